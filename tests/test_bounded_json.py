@@ -8,11 +8,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.bounded_json import SMALL, Bounds, TooMuchWork, check, decode
+from causerie.protocol.bounded_json import (
+    ARGUMENTS,
+    SMALL,
+    Bounds,
+    TooMuchWork,
+    check,
+    check_together,
+    decode,
+)
 from causerie.protocol.parsing import ParsingRules, parse
 
 MIB = 1024 * 1024
@@ -86,6 +94,13 @@ def test_what_exceeds_a_bound_is_refused_and_nothing_else(value: Any) -> None:
         (b"[" + b"7" * 4_000 + b"]", "400 digits"),
         (b"[0." + b"0" * 401 + b"]", "400 digits"),
         (b"[" + b"0.1111111111," * 190_000 + b"1]", "bytes of numbers"),
+        (b"[" + b"1e289," * 200 + b"1]", "numbers such as 1e289"),
+        (b"[" + b"1E+289," * 200 + b"1]", "numbers such as 1e289"),
+        (b"[" + b"88526.00000000000009762e92," * 50_000 + b"1]", "such as 1.5e50"),
+        (
+            b"[" + b"1." + b"3" * 297 + b"," + (b"1." + b"3" * 297 + b",") * 5_000 + b"1]",
+            "24 digits",
+        ),
     ],
 )
 def test_expensive_documents(text: bytes, why: str) -> None:
@@ -143,6 +158,43 @@ def test_a_repeated_field_of_a_fast_request_is_counted_too() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],%s"top_p":1}'
     with pytest.raises(InvalidRequest, match="such as 1e289"):
         parse(body % (b'"temperature":1e289,' * 5_000), ParsingRules())
+
+
+COSTLY = st.one_of(
+    st.sampled_from([b"1e289", b"1.7E308", b"2e-308", b"1234567890123456789e289"]),
+    st.builds(
+        lambda whole, part, exponent: f"{whole}.{part}e{exponent}".encode(),
+        st.integers(0, 10**300),
+        st.from_regex(r"0{0,320}[0-9]{1,70}", fullmatch=True),
+        st.integers(-99, 8),
+    ),
+    st.builds(
+        lambda part, exponent: f"{part}e{exponent}".encode(), st.floats(1, 9), st.integers(10, 99)
+    ),
+)
+
+
+@settings(max_examples=40)
+@given(numbers=st.lists(COSTLY, min_size=1, max_size=4), size=st.sampled_from([SMALL, MIB // 2]))
+def test_costly_numbers_are_few_in_what_is_admitted(numbers: list[bytes], size: int) -> None:
+    """Whatever is repeated: numbers that take microseconds each are counted before decoding."""
+    text = b",".join(numbers)
+    times = (size - 2) // (len(text) + 1)
+    if reason_of(b"[" + b",".join([text] * times) + b"]", Bounds()):
+        return
+    exponents = [int(number.lower().partition(b"e")[2] or 0) for number in numbers]
+    assert times * sum(abs(each) >= 100 for each in exponents) <= Bounds().exponents
+    assert times * sum(10 <= each < 100 for each in exponents) <= Bounds().long
+
+
+def test_documents_together_may_not_exceed_what_one_may() -> None:
+    whole, broken = b'{"a":[' + b"1," * 500 + b"1]}", b'{"a":"' + b"1," * 500
+    check_together([whole] * 49, ARGUMENTS)
+    check_together([broken] * 500, ARGUMENTS)  # all of it text, however it goes on
+    with pytest.raises(TooMuchWork, match="25000 values"):
+        check_together([whole, broken] * 50, ARGUMENTS)
+    with pytest.raises(TooMuchWork, match="such as 1e289"):
+        check_together([b"[1e289]"] * 65, ARGUMENTS)
 
 
 def test_numbers_are_not_altered() -> None:

@@ -24,6 +24,7 @@ from causerie.chat.history import arranged, entries, results_placed, tool_entrie
 from causerie.chat.taint import user_spans
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
+from causerie.errors import InvalidRequest
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
 USER, ANSWER = Message("user", "hi"), Message("assistant", "hello")
@@ -393,3 +394,29 @@ def test_tools_are_described_in_a_few_words() -> None:
     spans = user_spans(text)
     assert any(start <= text.index("<|im_end|>") < stop for start, stop in spans)
     assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "why"),
+    [
+        ("1e289", 30_000, "25000 values"),
+        ("1e289", 4_000, "such as 1e289"),
+        ("[]", 20_000, "values"),
+    ],
+)
+def test_arguments_that_take_too_long_to_read_are_refused(
+    number: str, count: int, why: str
+) -> None:
+    """In one call or in many; as text of a call that no one can read they are as good as any."""
+    whole = '{"a":[' + ",".join([number] * count) + "]}"
+    few = '{"a":[' + ",".join([number] * 500) + "]}"
+    for calls in ([whole], [few] * (count // 500)):
+        called = tuple(ToolCall(f"c{at}", "f", text) for at, text in enumerate(calls))
+        with pytest.raises(InvalidRequest, match=why) as refused:
+            entries(
+                [USER, Message("assistant", None, tool_calls=called)], TemplateCapabilities(), ()
+            )
+        assert refused.value.param == "messages"
+    quoted = json.dumps({"a": whole})
+    read = Message("assistant", None, tool_calls=(ToolCall("c", "f", quoted),))
+    assert entries([USER, read], TemplateCapabilities(), ())[1]["tool_calls"]

@@ -969,6 +969,17 @@ def test_what_cannot_be_read_is_not_read_the_quick_way() -> None:
     assert read_fast_path(b'{"x":' + b"[" * 9999, None) is None
 
 
+def test_elements_where_an_everyday_reply_has_none_are_not_read() -> None:
+    """They are not bounded yet, and half a million such numbers would take seconds."""
+    body = (
+        b'{"choices":[{"message":{"content":"a","%s":[%s1]},"finish_reason":"stop"}],'
+        b'"usage":{"prompt_tokens":1,"completion_tokens":1}}'
+    )
+    for name in (b"tool_calls", b"reasoning_details"):
+        assert read_fast_path(body % (name, b"1e289," * 500_000), None) is None
+        assert read_fast_path((body % (name, b"")).replace(b"[1]", b"[]"), None) is not None
+
+
 def test_an_ordinary_reply_is_read_the_quick_way() -> None:
     message = {"role": "assistant", "content": "Hi"}
     body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": USAGE}

@@ -1,1 +1,1 @@
-"""How fast a provider answers: so many replies at a time for so long, and what that gave."""
+"""Benchmark of a provider's speed: a number of concurrent replies for a period of time."""

@@ -1,4 +1,4 @@
-"""What many replies come to."""
+"""Statistics over many replies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Figures(Struct, frozen=True):
 def figures(
     samples: Sequence[Sample], streams: int, began: float, seconds: float, busy: float
 ) -> Figures:
-    """Of the replies that began in the run; what they said after it does not count."""
+    """Return the figures of the replies that began in the run; later output does not count."""
     end = began + seconds
     good = [one for one in samples if not one.failure]
     return Figures(
@@ -63,7 +63,7 @@ def figures(
 
 
 def _spread(values: Iterable[float | None]) -> Spread | None:
-    """By nearest rank."""
+    """Return the spread by nearest rank."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None

@@ -41,13 +41,13 @@ class BenchPrompt:
 
 @dataclass(slots=True)
 class BenchProgress:
-    """What has been seen so far of a run, for who looks on."""
+    """Progress of a run for observers."""
 
     samples: list[Sample] = field(default_factory=list)
 
     @property
     def failures(self) -> int:
-        """Replies that failed."""
+        """Return the number of failed replies."""
         return sum(bool(one.failure) for one in self.samples)
 
 
@@ -67,11 +67,11 @@ class BenchLoad:
         self._numbers: Iterator[int] = itertools.count(1)
 
     async def once(self) -> Sample:
-        """One reply, which fails as it fails: raises :class:`ServiceError`."""
+        """Request one reply; raise :class:`ServiceError` if it fails."""
         return await self._reply(self._request())
 
     async def run(self, streams: int, seen: BenchProgress) -> Figures:
-        """Replies at a time for the seconds of a run, and what they come to."""
+        """Run concurrent replies for the seconds of a run, and return their figures."""
         seconds = self._asking.seconds
         began, worked = self._clock(), time.process_time()
         async with asyncio.TaskGroup() as group:
@@ -88,7 +88,7 @@ class BenchLoad:
                 await asyncio.sleep(min(_REST_SECONDS, left))
 
     async def _told(self, seconds: float) -> Sample:
-        """One reply, however it ends."""
+        """Request one reply and return its sample, even if it fails."""
         began = self._clock()
         try:
             async with asyncio.timeout(seconds):
@@ -122,7 +122,7 @@ class BenchLoad:
 
 
 def _why(error: ServiceError) -> str:
-    """In a word or two: the status that came, or why none did."""
+    """Return the reason in a word or two: the status, or why there is none."""
     if (status := error.metadata.get("upstream_status")) is not None:
         return f"status {status}"
     return str(error.metadata.get("upstream_failure", error.code)).replace("_", " ")

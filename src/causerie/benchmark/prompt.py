@@ -17,6 +17,6 @@ _ASKING_TOKENS = 20
 
 
 def prompt(number: int, tokens: int) -> str:
-    """The prompt of that number; with most vocabularies it has about so many tokens."""
+    """Return the prompt of that number; with most vocabularies it has about that many tokens."""
     chosen = random.Random(number).choices(_WORDS, k=max(tokens - _ASKING_TOKENS, 1))
     return f"{' '.join(chosen)}\n\n{_ASKING} the words above, and the number {number}."

@@ -1,4 +1,4 @@
-"""What was seen of one reply. Times are in seconds, on one monotonic clock."""
+"""Measurements of one reply. Times are in seconds, on one monotonic clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sample(Struct, frozen=True):
     failure: str = ""
 
     def written_by(self, when: float) -> float:
-        """Tokens that were there by then.
+        """Return the number of tokens that had arrived by this time.
 
         All but the first are taken to have come evenly: pieces of a stream may hold several.
         """
@@ -32,12 +32,12 @@ class Sample(Struct, frozen=True):
 
     @property
     def waited(self) -> float | None:
-        """Until the first content."""
+        """Return the time until the first content."""
         return None if self.first is None else self.first - self.began
 
     @property
     def pause(self) -> float | None:
-        """From one token to the next, on the average of the reply."""
+        """Return the average time from one token to the next."""
         if self.first is None or self.completion < 2:
             return None
         return (self.ended - self.first) / (self.completion - 1)

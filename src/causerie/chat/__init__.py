@@ -1,1 +1,1 @@
-"""What a chat completion means on a text engine: template, thinking, tools, constraint, parser."""
+"""Chat completions on a text engine: template, thinking, tools, constraint, parser."""

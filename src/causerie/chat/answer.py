@@ -41,7 +41,7 @@ async def answer_plan(
     *,
     any_space: bool,
 ) -> AnswerPlan:
-    """Raises ``InvalidRequest`` (``unsupported_schema``) where it could not be enforced.
+    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced.
 
     With ``any_space`` JSON may have white space as other servers write it.
     """

@@ -65,7 +65,7 @@ class JsonNumber(float, Verbatim):
 
 
 def read_arguments(text: str) -> JsonDict:
-    """The arguments as an object that a template can print or walk through.
+    """Return the arguments as an object that a template can print or walk through.
 
     Text that is no JSON object never fails: it prints as it is, and a template
     that walks through the object finds it whole under ``arguments``.
@@ -90,7 +90,7 @@ def write_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as chat templates expect it: nothing escaped for HTML, parsed text verbatim.
+    """Return JSON as chat templates expect it: no HTML escapes, parsed text verbatim.
 
     Raises :class:`TypeError` for what JSON cannot say.
     """
@@ -105,7 +105,7 @@ def write_json(
 
 
 def _set_aside(value: object, kept: dict[str, str], secret: str) -> object:
-    """The value with unguessable place holders where parsed text stands."""
+    """Replace parsed text in the value by unguessable place holders."""
     if isinstance(value, Verbatim):
         place = f"{secret}.{len(kept)}"
         kept[place] = value.source
@@ -118,7 +118,7 @@ def _set_aside(value: object, kept: dict[str, str], secret: str) -> object:
 
 
 def _read(text: str, depth: int) -> object:
-    """One JSON value; objects, arrays and fractions keep their text."""
+    """Return one JSON value; objects, arrays and fractions keep their text."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"arguments nested deeper than {_MAX_DEPTH}")
     text = text.strip()

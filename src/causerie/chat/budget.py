@@ -1,9 +1,9 @@
-"""What one rendering of a chat template may take: time, turns, and sizes of what it makes.
+"""Limits of one rendering of a chat template: time, turns, and sizes of its results.
 
-Sizes are charged before anything is made, so that a template which doubles a
-text thirty times fails at the doubling that is too much, and never fills the
-memory. A size is in characters; whatever else is made counts as so many
-characters as it has bytes, roughly.
+Sizes are charged before the value is created. A template that doubles a text
+thirty times fails at the first doubling over the limit and never fills the
+memory. A size is in characters; any other value counts as roughly as many
+characters as it has bytes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _GROUPS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """What one rendering may take.
+    """Limits of one rendering.
 
-    ``seconds`` of work; ``turns`` of loops and calls; ``characters`` of the
-    prompt, and of any one text or list on the way; ``made``, all of these
-    together.
+    ``seconds`` limits the CPU time; ``turns`` limits loop iterations and calls;
+    ``characters`` limits the prompt and each single intermediate text or list;
+    ``made`` limits the total of these.
     """
 
     seconds: float = 2.0
@@ -49,7 +49,7 @@ class TooMuch(TemplateError):
 
 
 class RenderBudget:
-    """What is left of the limits of the rendering that is going on."""
+    """Remaining limits of the rendering in progress."""
 
     def __init__(self, limits: RenderLimits) -> None:
         self.limits = limits
@@ -74,7 +74,7 @@ class RenderBudget:
             raise TooMuch(f"it gave more than {self.limits.characters:,} characters")
 
     def make(self, size: int) -> None:
-        """Count a text or a list that is going to be made."""
+        """Count a text or a list before it is created."""
         if size > self.limits.characters:
             raise TooMuch(f"it makes a value of more than {self.limits.characters:,} characters")
         self.pass_over(size)
@@ -108,7 +108,7 @@ current_budget: ContextVar[RenderBudget] = ContextVar("budget")
 
 
 def paced(items: Any) -> Any:
-    """Items, counted as they are taken, so that no loop runs on for ever."""
+    """Return the items, counted during iteration, so that no loop runs for ever."""
     if isinstance(items, Undefined):
         return items
     budget = current_budget.get()
@@ -116,7 +116,7 @@ def paced(items: Any) -> Any:
 
 
 def text_of(value: object) -> str:
-    """The value as text, counted before it is made."""
+    """Return the value as text; its size is charged before it is created."""
     if isinstance(value, str):
         return value
     current_budget.get().weigh(value)
@@ -124,14 +124,14 @@ def text_of(value: object) -> str:
 
 
 def compared(value: Any) -> Any:
-    """The value, counted where comparing it looks at all that it holds."""
+    """Return the value; charge its size if comparing it reads all its content."""
     if not isinstance(value, str) and isinstance(value, (Mapping, *_GROUPS)):
         current_budget.get().weigh(value)
     return value
 
 
 def sliced(value: Any) -> Any:
-    """The value, counted before a piece of it is copied."""
+    """Return the value; charge the size before a part of it is copied."""
     if isinstance(value, str | bytes):
         current_budget.get().make(len(value))
     elif isinstance(value, list | tuple):

@@ -52,7 +52,7 @@ CallPart = CallStarted | CallArguments | CallEnded
 
 
 def name_from_id(value: str) -> str:
-    """The function in an id such as ``functions.weather:0`` (Kimi K2)."""
+    """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
     return value.removeprefix("functions.").rpartition(":")[0] or value
 
 
@@ -92,11 +92,11 @@ class SectionReader:
 
     @property
     def open(self) -> bool:
-        """Whether a call has been started and not ended."""
+        """Return whether a call has started and not ended."""
         return self._call.started
 
     def feed(self, text: str) -> Sequence[CallPart]:
-        """Take the next piece of text."""
+        """Read the next piece of text."""
         parts: list[CallPart] = []
         self.unread += text
         try:

@@ -44,10 +44,10 @@ class GrammarCheck(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the configuration says of a model beyond its weights.
+    """Settings of a model beyond its weights.
 
-    ``format`` names one where detection is wrong; ``template`` stands in for
-    the model's own; ``max_output_tokens`` is the limit where a request has none.
+    ``format`` overrides the detected format; ``template`` replaces the model's own;
+    ``max_output_tokens`` is the limit for requests that set none.
     """
 
     format: str | None = None
@@ -83,7 +83,7 @@ class TextChat:
         self._loaded: LoadedModel | None = None
 
     def model(self, facts: ModelFacts) -> LoadedModel:
-        """The model with these facts; raises :class:`ValueError` where its template is none."""
+        """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
             self._loaded = _loaded(facts, self._options, self._renderer)
         return self._loaded
@@ -113,7 +113,10 @@ class TextChat:
             yield ChatReply(events, model.facts.fingerprint, usage, trail, dropped)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Whether the model can go on there; what it cannot know before it is loaded it may."""
+        """Return whether the model can continue the partial reply.
+
+        Before the model is loaded, what depends on its weights is assumed to be possible.
+        """
         if request.n != 1:
             return False
         if self._loaded is None or knows(self._loaded.facts, partial.trail):
@@ -127,7 +130,7 @@ class TextChat:
     async def _begin(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
-        """What to do, and the choices ready to run."""
+        """Return the plan and the choices ready to run."""
         any_space = partial is not None and not is_spaced_alike(partial)
         if partial is not None and partial.calls and request.parallel_tool_calls is None:
             # The target that began the reply may be known to write several.
@@ -151,7 +154,7 @@ def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
-    """The tokens so far: the whole prompt from the moment when the engine has it."""
+    """Return the tokens so far; the whole prompt counts once the engine has received it."""
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     return Usage(
@@ -182,7 +185,10 @@ def _texts(form: ModelFormat) -> list[str]:
 
 
 def _dropped(request: ChatRequest) -> Sequence[str]:
-    """What of the request nobody here knows; raises :class:`InvalidRequest` if it is strict."""
+    """Return the unknown parameters that the request drops.
+
+    Raises :class:`InvalidRequest` if the request is strict.
+    """
     unlisted = request.unlisted
     if unlisted is None:
         return ()
@@ -210,7 +216,7 @@ def _constrained_by(request: ChatRequest) -> str:
 async def _merged(
     choices: Sequence[Generation], usage: Callable[[], Usage]
 ) -> AsyncGenerator[Batch, None]:
-    """The events of several choices as they come, and the usage of all."""
+    """Yield the events of several choices as they come, and the usage of all."""
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:

@@ -1,11 +1,11 @@
-"""Whether a composed grammar compiles, found out at a bounded price.
+"""Compilation check of composed grammars at a bounded cost.
 
-An engine that is given a grammar it cannot compile generates without one, and
-one that takes too long stalls everybody. So every grammar is compiled here
-first, in a process that is killed when it takes too long or too much memory.
-Verdicts are remembered by the grammar's content.
+An engine that receives a grammar it cannot compile generates without one, and
+a grammar that compiles too slowly blocks all requests. So every grammar is
+compiled here first, in a process that is killed when it exceeds its time or
+memory limit. Verdicts are cached by the grammar's content.
 
-Knows what the worker is asked; knows nothing about schemas or replies.
+Knows the worker's requests; knows nothing about schemas or replies.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class GrammarVerdict:
     function: str | None = None
 
     def size(self) -> int:
-        """Roughly the bytes it takes to remember it."""
+        """Return the approximate bytes of remembering it."""
         return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
 
 
 class _Vocabulary(NamedTuple):
-    """Where it is read from, if anywhere, and what tells it from another in the same place."""
+    """Source file of a vocabulary, if any, and its identity among others of the same file."""
 
     path: str | None = None
     words: str = ""
@@ -88,11 +88,11 @@ class Compiler:
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
     def processes(self) -> tuple[int, ...]:
-        """The process ids of the workers that run."""
+        """Return the process ids of the workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     def remembered(self) -> int:
-        """Roughly the bytes that verdicts take."""
+        """Return the approximate bytes of all verdicts."""
         return self._held
 
     async def check(
@@ -172,7 +172,7 @@ class Compiler:
 
 @dataclass(slots=True)
 class _Turn:
-    """Who compiles a grammar that several ask for at once."""
+    """Lock on a grammar that several requests compile at once."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0

@@ -1,8 +1,8 @@
-"""What a compiler's error means to whoever sent the schema, and where its cause is.
+"""Explain a compiler's error in terms of the client's schema, and find its cause.
 
 The compiler names rules and lines of the composed grammar, which the client
-never saw; here the schema inside is found and its subschemas are tried one by
-one. Knows llguidance's words; starts no processes.
+never saw. This module finds the schema inside and tries its subschemas one by
+one. Knows llguidance's messages; starts no processes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or altern
 
 
 def reason(error: str) -> str:
-    """One sentence for the client; nothing of the grammar or the compiler shows."""
+    """Return one sentence for the client; nothing of the grammar or the compiler shows."""
     lowered = error.lower()
     for words, meaning in _MEANINGS:
         if words in lowered:
@@ -56,7 +56,7 @@ def reason(error: str) -> str:
 
 
 def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
-    """The deepest subschema of a ``%json`` that fails on its own: its pointer and the reason.
+    """Return pointer and reason of the deepest subschema of a ``%json`` that fails on its own.
 
     Also the ``function`` whose parameters it is of, where its comment names one.
     """
@@ -74,7 +74,7 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
 
 
 def _alone(schema: object, top: Mapping[str, object]) -> str:
-    """A grammar of one subschema, with the definitions it may refer to."""
+    """Return a grammar of one subschema, with the definitions it may refer to."""
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
@@ -101,7 +101,7 @@ def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) 
 def _parts(
     schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
 ) -> Iterator[tuple[str, object]]:
-    """The subschemas right below, with where they stand in what the client wrote."""
+    """Yield the subschemas right below, with where they stand in what the client wrote."""
     if not isinstance(schema, Mapping):
         return
     definitions = top.get("$defs")

@@ -63,7 +63,7 @@ class _Bytes:
 
 
 class _Tokenizer:
-    """What llguidance wants to know of a vocabulary, by the names it asks for."""
+    """Vocabulary under the attribute names that llguidance expects."""
 
     def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
@@ -98,7 +98,7 @@ class Worker:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
-        """What is asked for, and answered, in JSON."""
+        """Execute one request and return its answer, both in JSON."""
         asked = json.loads(request)
         if "load" not in asked:
             return json.dumps(self.check(asked["grammar"], asked["vocabulary"])).encode()
@@ -149,7 +149,7 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 
 
 def _some_token(mask: bytes, sampling: random.Random) -> int | None:
-    """Any token that a mask allows."""
+    """Return any token that a mask allows."""
     start = sampling.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:
@@ -159,7 +159,7 @@ def _some_token(mask: bytes, sampling: random.Random) -> int | None:
 
 
 def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
-    """The function ``module:name``; an empty name is none."""
+    """Return the function ``module:name``; an empty name means none."""
     if not name:
         return None
     module, _, function = name.partition(":")

@@ -51,9 +51,10 @@ _MOST = 1_000_000  # characters: what is written for each parameter may repeat a
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """Which functions may be called (name → closed schema), whether one must be, and how many.
+    """Functions that may be called (name → closed schema), and how many calls there may be.
 
-    ``text`` is all their schemas as they were sent: where it is the same, they are.
+    ``required`` demands at least one call; ``parallel`` allows several. ``text`` is
+    all their schemas as sent: equal texts mean equal schemas.
     """
 
     tools: Mapping[str, Schema]
@@ -64,14 +65,14 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a grammar is written.
+    """Options of how a grammar is written.
 
-    ``end_tokens`` are all that end a text, of which an engine knows only one by
-    itself; ``any_space`` admits any white space between the parts of JSON; a reply
-    that may not be anything begins with the white space ``leading``.
-    Texts that leave no choice are written in the model's usual tokens, which
-    an engine may read as control tokens where they spell such: not with
-    ``as_spelled``, which leaves their tokens to the model.
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
+    one. ``any_space`` admits any white space between the parts of JSON. A
+    constrained reply begins with the white space ``leading``. Texts without
+    alternatives are written in the model's usual tokens, which an engine may read
+    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
+    model instead.
     """
 
     end_tokens: Sequence[int] = ()
@@ -143,7 +144,7 @@ class _Text:
         return " ".join(written) or '""'
 
     def until(self, marker: str) -> str:
-        """Any text, then the marker.
+        """Return any text, then the marker.
 
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens (nor spells them, where the engine
@@ -157,7 +158,7 @@ class _Text:
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def closed(self, text: str, marker: str) -> str:
-        """Bounded text, then the marker.
+        """Return bounded text, then the marker.
 
         A plain marker is of one lexeme with the text, which would else swallow its
         beginning: what may stand in a text goes on as text.
@@ -172,11 +173,11 @@ class _Text:
         return f"{whole} {self.literal(''.join(rest) + margin)}"
 
     def free(self) -> str:
-        """A whole reply that nothing constrains: text, and the format's own control tokens."""
+        """Return a reply without constraints: text, and the format's own control tokens."""
         return f"({_SOME} | {self._marked})*" if self._marked else _ANY
 
     def free_until(self, marker: str) -> str:
-        """The same up to and including ``marker``."""
+        """Return the same up to and including ``marker``."""
         if self._parts(marker)[0] in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         before = f"({_SOME}? {self._marked})* " if self._marked else ""
@@ -205,7 +206,7 @@ def compose(
     answer: AnswerPlan | None,
     manner: Manner = Manner(),
 ) -> str | None:
-    """The grammar of a reply, or ``None`` when nothing has to be enforced.
+    """Return the grammar of a reply, or ``None`` when nothing has to be enforced.
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
@@ -224,21 +225,24 @@ def compose(
 
 
 def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
-    """Whether the reply may be anything, calls at most offered; its reasoning is free text then,
-    which a call ends. Otherwise reasoning ends at its closing marker, and nowhere else."""
+    """Return whether the reply may be any text, with calls at most optional.
+
+    The reasoning of such a reply is free text, which a call ends. All other
+    reasoning ends only at its closing marker.
+    """
     at_start = form.calls is not None and form.calls.at_start
     return answer is None and not (calls and (calls.required or at_start))
 
 
 def _marks(form: ModelFormat) -> tuple[str, ...]:
-    """The texts between the parts of a reply, without those of its calls."""
+    """Return the texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
     own = (thought.open, *thought.also_open, thought.close) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
 def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str:
-    """What stands before the body. Free bodies swallow the reasoning as free text."""
+    """Return the grammar before the body; empty for free bodies, which include the reasoning."""
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
@@ -269,7 +273,7 @@ def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: Answer
 
 
 def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
-    """The alternatives of a reply that may hold calls.
+    """Return the alternatives of a reply that may hold calls.
 
     Free text must not stay possible alongside a call that has started: the lexer
     would follow the text and the call would never be enforced.
@@ -304,7 +308,7 @@ class _Section:
         return self._text.rule(f"{begin} {self._rest()}")
 
     def offered(self) -> list[str]:
-        """The replies that hold calls: text that ends in them."""
+        """Return the replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
@@ -315,7 +319,7 @@ class _Section:
         return options
 
     def marks_at_start(self) -> tuple[str, ...]:
-        """How no free text may begin."""
+        """Return the texts with which no free text may begin."""
         form = self._form
         return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
 
@@ -327,7 +331,7 @@ class _Section:
         return f"{self._call} {again} {end}".strip()
 
     def _behind(self, trigger: str) -> str:
-        """The rest of the section when ``trigger`` has been written already."""
+        """Return the rest of the section when ``trigger`` has been written already."""
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
@@ -344,7 +348,7 @@ class _Section:
         return f"{call} {again} {end}".strip()
 
     def _one(self, name: str, segments: Sequence[Segment] | None = None) -> str:
-        """One call of the function ``name``. Neighbouring fixed texts are written as one."""
+        """Return one call of the function ``name``. Neighbouring fixed texts are written as one."""
         out: list[str] = []
         fixed = ""
         for segment in segments if segments is not None else self._form.call:

@@ -23,14 +23,14 @@ from causerie.protocol.request import ChatRequest
 
 
 def knows(facts: ModelFacts, trail: Trail | None) -> bool:
-    """Whether the tokens of a trail mean the same to this model."""
+    """Return whether the tokens of a trail mean the same to this model."""
     return trail is not None and bool(facts.words) and trail.vocabulary == facts.words
 
 
 async def resumed(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
-    """The generation of what is still to come; raises ``UpstreamFailed`` where there is no way."""
+    """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
     async for resumed in _ways(engine, request, model, plan, partial):
         try:
             generation = Generation(engine, request, plan, 0, resumed)
@@ -47,7 +47,7 @@ async def resumed(
 async def _ways(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
-    """What there may be to go on from, the surest first."""
+    """Yield the possible ways to resume the reply, the most reliable first."""
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
@@ -72,7 +72,7 @@ async def _ways(
 
 
 def _unfinished(resumed: ResumedReply, facts: ModelFacts) -> int:
-    """Tokens at the end that are only the beginning of a character."""
+    """Return the number of tokens at the end that only begin a character."""
     control = set(facts.control_tokens.values())
     count = 0
     for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):
@@ -92,7 +92,7 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
 async def _tokens(
     engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced
 ) -> tuple[int, ...]:
-    """The text tokenised as it stands behind the prompt, where that leaves the prompt as it is."""
+    """Return the tokens of the text after the prompt, if the prompt's tokens stay the same."""
     prompt = plan.rendered
     shifted = tuple(
         (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)

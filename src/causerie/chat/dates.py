@@ -19,7 +19,7 @@ _LONGEST = 1000  # characters of a pattern
 
 
 def strftime_now(pattern: str) -> str:
-    """Today's date and time by a pattern of ``strftime``."""
+    """Return today's date and time by a pattern of ``strftime``."""
     if not isinstance(pattern, str):
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST:

@@ -50,7 +50,7 @@ class ControlTokens:
             self._lengths.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[_Found]:
-        """Every occurrence of every token, overlapping ones too."""
+        """Return every occurrence of every token, overlapping ones too."""
         return [
             _Found(at, at + size)
             for head, sizes in self._lengths.items()
@@ -61,10 +61,10 @@ class ControlTokens:
 
 
 def spells(text: str, control_tokens: Iterable[str]) -> bool:
-    """Whether a constraint's text (JSON, or patterns in it) spells a control token.
+    """Return whether a constraint's text (JSON, or patterns in it) spells a control token.
 
-    A pattern may spell one in other ways than letter by letter; an angle
-    bracket in one is taken for that.
+    A pattern may spell one in other ways than letter by letter. Any angle bracket
+    in a pattern therefore counts as one.
     """
     plain = text.replace("\\", "")
     if '"pattern' in plain and "<" in plain:
@@ -75,7 +75,7 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
 def split(
     rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]
 ) -> list[EncodedPiece]:
-    """The prompt in pieces, together its whole text.
+    """Return the prompt in pieces, together its whole text.
 
     No piece that is read with control tokens has the text of one that touches
     a user's character. Where nothing is forged there is one piece.
@@ -123,7 +123,7 @@ class PromptEncoder:
         self._cache = TokenCache()
 
     async def encode(self, rendered: Rendered, engine: Tokenizer) -> list[int]:
-        """Token ids of the prompt; the engine is asked for what is new of it."""
+        """Return the token ids of the prompt; only its new texts are sent to the engine."""
         long = len(rendered.text) > _LONG
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
@@ -159,7 +159,7 @@ class PromptEncoder:
 
 
 class _Touch:
-    """Whether a place has a character of a user."""
+    """Test of whether a place contains a character of a user."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans
@@ -187,7 +187,7 @@ class _Claims:
 
 
 def _take(taken: bytearray, place: _Found) -> bool:
-    """Claim a place; False where a part of it is another's already."""
+    """Claim a place; return false if a part of it is claimed already."""
     if taken.find(1, place.start, place.stop) >= 0:
         return False
     taken[place.start : place.stop] = b"\x01" * (place.stop - place.start)

@@ -1,4 +1,4 @@
-"""What goes wrong in an engine, in the words of the interface."""
+"""Engine failures as errors of the interface."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
-    """What the system message says about the tools."""
+    """Return the part of the system message about the tools."""
     lines = [Traced(write_json(tool["function"])) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
@@ -54,14 +54,14 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
 
 
 def thinking_text(reasoning: Reasoning) -> Traced:
-    """What the system message says about thinking."""
+    """Return the part of the system message about thinking."""
     return authored(
         f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
     )
 
 
 def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
-    """Earlier reasoning written in front of the content, as the model wrote it.
+    """Return the message with its reasoning before its content, as the model wrote it.
 
     ``gap`` is what the template writes by itself between a content and its calls.
     """
@@ -77,7 +77,7 @@ def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap:
 
 
 def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
-    """The prompt without the empty reasoning that a template writes in front of such a content."""
+    """Return the prompt without the empty reasoning that a template writes before the content."""
     opened, closed = re.escape(reasoning.open), re.escape(reasoning.close)
     origin = origin_of(prompt)
     parts: list[str] = []
@@ -107,12 +107,12 @@ def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Ent
 
 
 def call_text(calls: CallSection, *call: str) -> Traced:
-    """One call (name, arguments and perhaps an id) in the form that is declared."""
+    """Return one call (name, arguments and perhaps an id) in the form that is declared."""
     return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
 
 
 def said_calls(entry: Entry, calls: CallSection) -> Entry:
-    """A message with its calls written behind its content."""
+    """Return a message with its calls written after its content."""
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
@@ -127,7 +127,7 @@ def said_calls(entry: Entry, calls: CallSection) -> Entry:
 
 
 def said_leading_content(entry: Entry, calls: CallSection, keys: Sequence[str]) -> Entry:
-    """The same of a message that says something and has no reasoning of its own."""
+    """Return the message with its calls as text if it has content and no separate reasoning."""
     if not entry["content"] or any(entry.get(key) for key in keys):
         return entry
     return said_calls(entry, calls)
@@ -150,7 +150,7 @@ def _written(calls: CallSection, call: Sequence[str]) -> Traced:
 
 
 def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> str:
-    """One segment of a call as the model writes it; ``arguments`` are JSON."""
+    """Return one segment of a call as the model writes it; ``arguments`` are JSON."""
     match segment:
         case Literal(text):
             return authored(text)
@@ -187,7 +187,7 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
 
 
 def _type(value: object) -> str:
-    """The name of a JSON type, of a value that is no string."""
+    """Return the name of a JSON type, of a value that is no string."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, Mapping):

@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 
 def _charging(function: Function, charge: Function) -> Function:
-    """The function with its value charged, and changed, by ``charge``."""
+    """Return the function with its value charged, and changed, by ``charge``."""
     at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -109,7 +109,7 @@ def _in_slices(value: Any, slices: int, *_: object, **__: object) -> Any:
 
 
 def _number(value: Any, *_: object, **__: object) -> Any:
-    """A text that is too long for a number is none."""
+    """Return the value, or an empty text for a text that is too long for a number."""
     return "" if isinstance(value, str) and len(value) > _MOST_DIGITS else value
 
 
@@ -129,7 +129,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _replace(value: object, old: object, new: object, count: int | None = None) -> str:
-    """``replace`` that keeps origins."""
+    """Apply ``replace``, keeping origins."""
     text, most = text_of(value), -1 if count is None else count
     args = (text_of(old), text_of(new), most)
     charge_method(current_budget.get(), text, "replace", args, {})
@@ -137,7 +137,7 @@ def _replace(value: object, old: object, new: object, count: int | None = None) 
 
 
 def _format(value: object, *args: object, **kwargs: object) -> str:
-    """``format``: the operator ``%``."""
+    """Apply ``format``: the operator ``%``."""
     pattern, values = text_of(value), kwargs or args
     charge_formatted(current_budget.get(), pattern, values)
     return pattern % values
@@ -162,7 +162,7 @@ def _sum(
 def _join(
     environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
 ) -> str:
-    """``join`` that keeps origins."""
+    """Apply ``join``, keeping origins."""
     if attribute is not None:
         value = map(make_attrgetter(environment, attribute), value)
     separator = d if isinstance(d, Traced) else Traced(text_of(d), USER)

@@ -73,7 +73,7 @@ class GeneratedCallIds:
 def call_ids(
     request: ChatRequest, plan: Plan, resumed: ResumedReply | None = None
 ) -> GeneratedCallIds:
-    """The ids for one choice of a request."""
+    """Return the ids for one choice of a request."""
     known = [call.id for call in resumed.partial.calls] if resumed else []
     taken = {call.id for message in request.messages for call in message.tool_calls}
     segments = plan.form.calls.call if plan.form.calls else ()
@@ -139,19 +139,19 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All tokens of the reply so far, those started with too."""
+        """Return all tokens of the reply so far, those started with too."""
         return tuple(self._generated)
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string or a stop token has cut it, wherever that was."""
+        """Return whether a stop string or a stop token has ended it, at any place."""
         last = self._generated[-1] if self._generated else None
         met = self._stops is not None and self._stops.met
         return met or last in self.request.stop_token_ids
 
     @property
     def completion(self) -> int:
-        """How many tokens were made here."""
+        """Return the number of tokens that were generated here."""
         return len(self._generated) - self._uncounted
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
@@ -218,7 +218,7 @@ class Generation:
 
     @property
     def _of_the_least(self) -> bool:
-        """Whether the last token is one of ``min_tokens``, which nothing cuts."""
+        """Return whether the last token is one of the first ``min_tokens``, which nothing cuts."""
         return 0 < self._made <= self.request.min_tokens
 
     @property
@@ -226,7 +226,7 @@ class Generation:
         return self._thought_before + self.reasoning
 
     def _take(self, token: Token) -> list[ContentEvent]:
-        """The events that a token brings."""
+        """Return the events of a token."""
         self._generated.append(token.id)
         if token.id in self.request.stop_token_ids:
             self._ended = "stop"
@@ -245,7 +245,10 @@ class Generation:
         return events
 
     def _note(self, output: Started | Stopped) -> None:
-        """What the engine says of its run; later runs of the choice find all in the cache."""
+        """Record the engine's report of its run.
+
+        Only the first run of the choice sets ``cached``: later runs find everything in the cache.
+        """
         if self._first_run:
             self.cached = output.cached_tokens
         if not isinstance(output, Stopped):
@@ -280,7 +283,7 @@ class Generation:
         )
 
     def _sampling(self, *, short: bool) -> EngineSampling:
-        """Every choice draws differently, and every run of a choice too; a ``short`` one no end."""
+        """Return the sampling of a run, which has a seed of its own; ``short`` bans stop tokens."""
         sampling = self.plan.sampling
         if short and self.request.stop_token_ids:
             never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
@@ -301,7 +304,7 @@ class Generation:
         self._forgot = True
 
     def _read(self, token: Token) -> list[ContentEvent]:
-        """The events of a token where there is more to it than text of the answer."""
+        """Return the events of a token that is more than text of the answer."""
         if self._parser.mode is _REASONING:
             self.reasoning += 1
             self._unread.clear()
@@ -319,7 +322,7 @@ class Generation:
         return placed
 
     def _placed(self, events: list[ContentEvent]) -> list[ContentEvent]:
-        """The events for this choice: cut at a stop string, with their log-probabilities."""
+        """Return the events for this choice: cut at a stop string, with their log-probabilities."""
         if self._plain:
             return events
         out: list[ContentEvent] = []
@@ -388,7 +391,7 @@ class Generation:
 
 
 def _is_written(token: Token) -> bool:
-    """Whether it is text or the beginning of a character, and no control token unseen."""
+    """Return whether it is text or the beginning of a character, and no hidden control token."""
     return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
 
 

@@ -14,6 +14,7 @@ from causerie.chat.arguments import read_arguments
 from causerie.chat.taint import FINAL, Traced, authored, joined
 from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
+from causerie.protocol import bounded_json
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
 PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
@@ -25,14 +26,33 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 def entries(
     messages: Sequence[Message], capabilities: TemplateCapabilities, reasoning_keys: Iterable[str]
 ) -> list[Entry]:
-    """One dictionary a message, in order; results of tools carry the function's name."""
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    """Return one dictionary a message, in order; results of tools carry the function's name.
+
+    Raises :class:`InvalidRequest` for arguments of calls that take too long to read.
+    """
+    calls = [call for message in messages for call in message.tool_calls]
+    _check_arguments(calls)
+    names = {call.id: call.name for call in calls}
     keys = tuple(reasoning_keys)
     return [_entry(message, capabilities, keys, names) for message in messages]
 
 
+def _check_arguments(calls: Sequence[ToolCall]) -> None:
+    texts = [call.arguments.encode("utf-8", "replace") for call in calls]
+    if sum(map(len, texts)) <= bounded_json.SMALL:
+        return
+    try:
+        bounded_json.check_together(texts, bounded_json.ARGUMENTS)
+    except bounded_json.TooMuchWork as error:
+        raise InvalidRequest(
+            "The arguments of the `tool_calls` in `messages` take too long to read: together they "
+            f"have {str(error).removeprefix('it has ')}. Send fewer of the earlier calls.",
+            param="messages",
+        ) from error
+
+
 def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
-    """The last message with the end of its text marked, so that it can be continued there.
+    """Return the last message with the end of its text marked, so that it can be continued there.
 
     The end is that of its content, or of its reasoning where there is no
     content yet. Raises :class:`InvalidRequest` where it is no answer.
@@ -52,7 +72,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
 
 
 def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Tool definitions in the shape of the wire."""
+    """Return the tool definitions in the shape of the wire."""
     return [_tool(tool, capabilities) for tool in tools]
 
 
@@ -159,21 +179,21 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 
 def prefixed(text: str, content: object) -> object:
-    """Content, a string or parts, with text in front."""
+    """Return the content, a string or parts, with the text in front."""
     if isinstance(content, list):
         return [{"type": authored("text"), "text": text}, *content]
     return joined((text, content or ""))
 
 
 def content_text(content: object) -> Traced:
-    """The text of content, a string or parts, with its origin."""
+    """Return the text of content, a string or parts, with its origin."""
     if isinstance(content, list):
         return joined(part.get("text", "") for part in content)
     return joined((content or "",))
 
 
 def in_parts(conversation: Sequence[Entry]) -> list[Entry]:
-    """Every text as the one part of a list."""
+    """Return the messages with every text as the only part of a list."""
     return [
         {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}
         if isinstance(entry["content"], str)
@@ -183,7 +203,7 @@ def in_parts(conversation: Sequence[Entry]) -> list[Entry]:
 
 
 def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
-    """The conversation with this text at the end of its first system message, or as one."""
+    """Return the conversation with this text at the end of its first system message, or as one."""
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
         content = first["content"]
@@ -240,7 +260,7 @@ def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
 
 
 def _id(value: str, capabilities: TemplateCapabilities) -> Traced:
-    """The id, or one of nine letters and digits that always stands for it."""
+    """Return the id, or nine letters and digits that always replace it."""
     if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()

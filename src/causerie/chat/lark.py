@@ -138,7 +138,7 @@ class _Embedder:
         return token
 
     def _peek(self) -> str:
-        """The next token's text, over spaces."""
+        """Return the next token's text, over spaces."""
         found = _TOKEN.match(self._text, self._at)
         while found is not None and found.lastgroup == "space":
             found = _TOKEN.match(self._text, found.end())
@@ -228,7 +228,7 @@ class _Embedder:
         return prepare(schema, param=self._param)
 
     def _json(self, directive: str) -> object:
-        """The JSON value behind a directive."""
+        """Return the JSON value behind a directive."""
         start = re.compile(r"\s*").match(self._text, self._at)
         at = start.end() if start else self._at
         try:

@@ -1,8 +1,8 @@
-"""What a message says before its calls, where the template shows the calls alone.
+"""Text that a message has before its calls, for templates that show only the calls.
 
-It is taken out, the calls are rendered with a mark of their own, and it is put
-back in front of them, where the model wrote it. Knows the origins of a prompt's
-characters and nothing of what a template is.
+The text is removed, the calls are rendered with a unique mark, and the text is
+inserted in front of them, where the model wrote it. Knows the origins of a
+prompt's characters and nothing of templates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def taken_out(
 
 
 def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
-    """The prompt with each text in front of its calls, which the template begins with ``begin``."""
+    """Return the prompt with each text in front of its calls, which begin with ``begin``."""
     origin = origin_of(prompt)
     parts: list[str] = []
     done = at = 0

@@ -33,7 +33,7 @@ from causerie.protocol.events import (
 
 
 class Mode(Enum):
-    """What the text being read is."""
+    """Kind of text that is being read."""
 
     REASONING = "reasoning"
     ANSWER = "answer"
@@ -87,14 +87,14 @@ class Parser:
 
     @property
     def holding(self) -> bool:
-        """Whether text has been read that may still be given out."""
+        """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and bool(section.unread)
         return unread or bool(self._pending or self._spaces)
 
     @property
     def under_way(self) -> bool:
-        """Whether the text so far ends in the middle of a call."""
+        """Return whether the text so far ends in the middle of a call."""
         section = self._section
         return section is not None and (section.open or bool(section.unread.strip()))
 
@@ -114,7 +114,7 @@ class Parser:
         return events
 
     def finish(self) -> list[ContentEvent]:
-        """What was held back, at the end of the text."""
+        """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = []
         while self._section is not None:
             parts, text = self._not_a_call()
@@ -235,7 +235,7 @@ class Parser:
                     self.calls += 1
 
     def _not_a_call(self) -> tuple[list[ContentEvent], str]:
-        """The section is not of the declared form, or has no end: what it gives, what is left.
+        """Leave a section that is not of the declared form, or unfinished; return events and rest.
 
         Its marker was only text, unless calls came; what stood behind is read
         again. A call that was started cannot be taken back.
@@ -271,12 +271,12 @@ class Parser:
         return self._emit(said)
 
     def _taken_space(self) -> str:
-        """The white space that was held back; nothing of it is held any more."""
+        """Return the white space that was held back; nothing of it is held any more."""
         space, self._spaces = "".join(self._spaces), []
         return space
 
     def _without_edge(self, text: str) -> str:
-        """The text without the white space that is still to be dropped at its beginning."""
+        """Return the text without the white space that is still to be dropped at its beginning."""
         if self._edge is None:
             return text.lstrip()
         while text and self._edge:
@@ -337,7 +337,7 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        """The first marker and where it stands."""
+        """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
         way = self.triggers.get(found[1]) if found else None
         if found and way and way.at_start and text[: found[0]].strip():
@@ -345,7 +345,7 @@ class _Marks:
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        """How many characters at the end of ``text`` may be the beginning of a marker."""
+        """Return how many characters at the end of ``text`` may be the beginning of a marker."""
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 
@@ -358,7 +358,7 @@ class _Search:
         self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
-        """The middle of a part in which these markers mean something."""
+        """Return the middle of a part in which these markers mean something."""
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
@@ -368,7 +368,7 @@ class _Search:
 
 
 def call_triggers(calls: CallSection) -> tuple[str, ...]:
-    """The texts at which a section of calls has started, as declared or derived."""
+    """Return the texts at which a section of calls has started, as declared or derived."""
     if calls.triggers:
         return calls.triggers
     first = calls.call[0]

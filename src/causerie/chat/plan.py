@@ -34,11 +34,11 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema, Sampl
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to generate and how to read it.
+    """Plan of one request: what to generate and how to read it.
 
-    ``grammar`` holds from the first token; ``answer_grammar`` holds once the
-    reasoning has been ended by the budget. ``limit``, ``budget`` and ``room``
-    (what the context holds behind the prompt) are in tokens.
+    ``grammar`` applies from the first token; ``answer_grammar`` applies after the
+    budget has ended the reasoning. ``limit``, ``budget`` and ``room`` (the rest of
+    the context after the prompt) are in tokens.
     """
 
     form: ModelFormat
@@ -141,7 +141,7 @@ async def _prompted(
 
 
 def _resumed(request: ChatRequest) -> str:
-    """What the message that is continued has of an answer in a form."""
+    """Return the part of a constrained answer that the continued message already has."""
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
     text = request.messages[-1].text
@@ -235,9 +235,9 @@ def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
 
 
 def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
-    """Whether the prompt ends inside the reasoning: opened by the template, not closed since.
+    """Return whether the prompt ends inside reasoning that the template opened and did not close.
 
-    Where a message is ``continued``, the prompt ends in what is said of it.
+    If a message is ``continued``, the prompt ends in the text of that message.
     """
     if form.reasoning is None:
         return False
@@ -252,7 +252,7 @@ def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -
 def _led(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
-    """The format with what leads to its calls behind this prompt and its white space.
+    """Return the format with what leads to its calls behind this prompt and its white space.
 
     That is without what the prompt ends with; blanks are as the template writes them.
     """
@@ -288,7 +288,7 @@ async def _encoded(
 
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    """The output limit in tokens; raises where prompt and output do not fit."""
+    """Return the output limit in tokens; raise if prompt and output do not fit."""
     context = _context(request, model)
     room = context - prompt
     asked = request.max_tokens
@@ -323,7 +323,7 @@ def _sampling(sampling: SamplingParams) -> EngineSampling:
 
 
 def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
-    """The control tokens that the format's own texts are made of; the parser must see them."""
+    """Return the control tokens in the format's own texts; the parser must see them."""
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.reasoning:
         texts += [form.reasoning.open, form.reasoning.close, *form.reasoning.also_open]

@@ -63,7 +63,7 @@ def render(
     thinking_on: bool | None,
     effort: str | None,
 ) -> Rendered:
-    """The prompt of a request; ``thinking_on`` ``None`` leaves thinking to the model.
+    """Return the prompt of a request; ``thinking_on`` ``None`` leaves thinking to the model.
 
     Raises :class:`InvalidRequest` where the template refuses the messages.
     """
@@ -100,7 +100,7 @@ def render(
 
 
 def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | None) -> str:
-    """The white space that the model itself writes between its prompt and its answer."""
+    """Return the white space that the model itself writes between its prompt and its answer."""
     kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
     return leading_of(template, kwargs) or ""
 
@@ -108,7 +108,7 @@ def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | Non
 def leading_call(
     template: ChatTemplate, format: ModelFormat, thinking_on: bool | None
 ) -> str | None:
-    """The same before a call that nothing is said before; ``None`` where no telling."""
+    """Return the same before a call without preceding text; ``None`` if unknown."""
     capabilities = _capabilities(template, format)
     if not (format.native_tools and capabilities.calls):
         return None
@@ -127,7 +127,10 @@ def writes_several_calls(template: ChatTemplate, format: ModelFormat) -> bool:
 
 
 def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
-    """What stands between a text and its call in the history; ``None`` where no telling."""
+    """Return the text that the template puts between a message's text and its call.
+
+    The result is ``None`` if the template does not show it.
+    """
     calls = _calls(format)
     said, call = "Ahorn", ToolCall("abcdefgh1", "probe", "{}")
     answer = Message("assistant", said, tool_calls=(call,))
@@ -166,7 +169,7 @@ def learn(template: ChatTemplate, format: ModelFormat) -> None:
 def thinking_kwargs(
     switch: ThinkingSwitch | None, on: bool | None, effort: str | None
 ) -> dict[str, object]:
-    """The template's keyword arguments for a setting; an effort becomes the nearest it knows."""
+    """Return the template's arguments for a setting; an effort is rounded to a known one."""
     if switch is None:
         return {}
     chosen = {} if on is None else switch.on if on else switch.off
@@ -201,7 +204,7 @@ def _conversation(
     capabilities: TemplateCapabilities,
     thinking_on: bool | None,
 ) -> list[Entry]:
-    """The messages with calls, reasoning and wishes in a form that the template shows."""
+    """Return the messages with calls, reasoning and wishes in a form that the template shows."""
     keys = format.reasoning_keys
     items = history.entries(request.messages, capabilities, keys)
     if request.continue_final_message:
@@ -251,7 +254,7 @@ def _calls(format: ModelFormat) -> CallSection:
 def _amended(
     prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
-    """The prompt with what the template left out, and without what it says against it."""
+    """Return the prompt with omitted texts inserted and contradicting texts removed."""
     calls = _calls(format)
     whole = leading_content.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
     if format.reasoning is None or capabilities.reasoning:
@@ -260,7 +263,7 @@ def _amended(
 
 
 def _ended(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
-    """The prompt up to where the model begins, or the message that is to be continued ends."""
+    """Return the prompt up to the model's text, or to the end of the continued message."""
     if not request.continue_final_message:
         ends = format.prompt_end if request.add_generation_prompt else ""
         return Rendered(rendered.text + ends, rendered.user)

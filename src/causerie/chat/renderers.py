@@ -83,7 +83,7 @@ class Renderers:
         return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))
 
     def processes(self) -> tuple[int, ...]:
-        """The process ids of the workers that run."""
+        """Return the process ids of the workers that run."""
         return tuple(pid for each in self._used for pid in each.processes())
 
     async def make_room(self, user: _ForeignRenderer) -> None:
@@ -133,7 +133,7 @@ class _ForeignRenderer:
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
-        """The process ids of its workers that run."""
+        """Return the process ids of its workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:

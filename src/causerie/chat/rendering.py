@@ -1,7 +1,8 @@
-"""Who renders a model's prompts: the service itself, where it knows the template.
+"""Choice of the renderer of a model's prompts.
 
-A template that does not come with this program is rendered in a process that
-may be killed (:mod:`causerie.chat.renderers`).
+The service renders known templates itself. A template that does not come with
+this program is rendered in a process that may be killed
+(:mod:`causerie.chat.renderers`).
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str
 
 
 def is_own(source: str) -> bool:
-    """Whether the template comes with this program."""
+    """Return whether the template comes with this program."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest() in _OWN
 
 

@@ -49,11 +49,11 @@ class Given:
 
     @property
     def all_seen(self) -> bool:
-        """Whether all that was given out has come again."""
+        """Return whether the model has repeated everything that was already sent."""
         return not (self._reasoning or self._text or self._started or any(self._arguments.values()))
 
     def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
-        """The events without what is known; raises :class:`Diverged` where they differ from it."""
+        """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
         return [left for event in events if (left := self._unknown(event)) is not None]
 
     def _unknown(self, event: ContentEvent) -> ContentEvent | None:
@@ -76,7 +76,7 @@ class Given:
 
 
 def _behind(known: str, text: str) -> tuple[str, str]:
-    """What is still known behind ``text``, and what of ``text`` is new."""
+    """Return the rest of ``known`` after ``text``, and the part of ``text`` that is new."""
     if known.startswith(text):
         return known[len(text) :], ""
     if text.startswith(known):

@@ -30,7 +30,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
-    """Whether there is a text for a reply that broke off there."""
+    """Return whether the format can write the text of this interrupted reply."""
     if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
         return False
     if not partial.calls:
@@ -43,7 +43,7 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
 
 
 def is_spaced_alike(partial: Partial) -> bool:
-    """Whether JSON in the reply, as far as it goes, has white space only where ours has it."""
+    """Return whether all JSON in the partial reply has white space only where ours has it."""
     texts = [partial.text, *(call.arguments for call in partial.calls)]
     return all(_OUR_SPACE.fullmatch(_STRING.sub("0", text)) for text in texts)
 
@@ -90,7 +90,7 @@ def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -
 
 
 def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
-    """The calls, the last of them up to the end of its arguments, or written to its end."""
+    """Yield the calls, the last of them up to the end of its arguments, or written to its end."""
     offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
     before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
     for whole in (False,) if _as_json(calls) else (False, True):
@@ -99,7 +99,7 @@ def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> 
 
 
 def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
-    """A call; one that is not ``whole`` ends where its arguments do."""
+    """Return a call; one that is not ``whole`` ends where its arguments do."""
     parts: list[str] = []
     for segment in calls.call:
         match segment:
@@ -115,7 +115,7 @@ def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> 
 
 
 def _id(segment: CallId, call: PartialCall, index: int) -> str:
-    """The call's id, or one that stands for it where the format has another kind."""
+    """Return the call's id, or a replacement if the format has another kind."""
     pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id

@@ -115,7 +115,7 @@ _OPERATORS = {
 
 
 def _concat(parts: Iterable[object]) -> Traced:
-    """All parts as one text, counted before it is made."""
+    """Return all parts as one text, counted before it is made."""
     texts = [text_of(part) for part in parts]
     current_budget.get().make(sum(map(len, texts)))
     return joined(texts)
@@ -123,7 +123,7 @@ def _concat(parts: Iterable[object]) -> Traced:
 
 @pass_context  # so that nothing is worked out when the template is compiled, without a budget
 def _printed(context: object, value: Any) -> Any:
-    """A value that is going to be printed."""
+    """Return a value that is going to be printed."""
     del context
     return text_of(value)
 
@@ -179,7 +179,7 @@ class Sandbox(SandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value) and is_known_attribute(obj, attr)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call of a macro or a method, counted like the turn of a loop, and by its result."""
+        """Call a macro or a method; counts as one turn, and by the size of its result."""
         budget = current_budget.get()
         budget.turn()
         owner = getattr(__obj, "__self__", None)
@@ -191,7 +191,7 @@ class Sandbox(SandboxedEnvironment):
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """An operator whose result is counted before it is made."""
+        """Apply an operator; charge the size of the result before it is created."""
         budget = current_budget.get()
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             budget.make(len(left) + len(right))
@@ -234,7 +234,7 @@ class _Formatter(SandboxedFormatter):
 def _formatted(
     formatter: _Formatter, pattern: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The pieces of ``pattern.format(…)``; a field that is not simply a string is a user's.
+    """Yield the pieces of ``pattern.format(…)``; a field that is not simply a string is a user's.
 
     So is all of it where the pattern is not the author's alone.
     """

@@ -1,7 +1,7 @@
-"""What was made of schemas, remembered.
+"""Cache of results computed from schemas.
 
-An agent sends the same ones with every turn, and to check them and to write their
-grammar takes milliseconds in which nobody else's tokens get on.
+An agent sends the same schemas with every turn. Checking them and writing their
+grammar takes milliseconds during which no other request makes progress.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class SchemaCache:
-    """What was made of schemas for one model; the oldest are forgotten first."""
+    """Cache of results computed from the schemas of one model; evicts the oldest first."""
 
     most: int = _MOST
     _known: OrderedDict[Hashable, tuple[object, int]] = field(default_factory=OrderedDict)
     _characters: int = 0
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
-        """What ``make`` makes of ``text`` in this way; what it raises is not remembered."""
+        """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached."""
         key = text, what
         if (found := self._known.get(key)) is not None:
             self._known.move_to_end(key)

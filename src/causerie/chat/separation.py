@@ -18,7 +18,7 @@ class Separation:
     """Makes a parser for each choice whose content may begin with a tag."""
 
     def may_begin(self, text: str) -> bool:
-        """Whether ``text`` is the beginning of content that may begin with reasoning."""
+        """Return whether ``text`` is the beginning of content that may begin with reasoning."""
         resumed = text.lstrip()
         return not resumed or resumed[0] == "<"
 

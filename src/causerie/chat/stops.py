@@ -16,7 +16,7 @@ class StopStrings:
         self.met = False
 
     def feed(self, text: str) -> str:
-        """The part of the text so far that cannot belong to a stop string any more."""
+        """Return the part of the text that can no longer belong to a stop string."""
         text = self._held + text
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
@@ -28,6 +28,6 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back, when the text has ended."""
+        """Return the held-back text at the end of the text."""
         held, self._held = self._held, ""
         return held

@@ -143,7 +143,7 @@ class Traced(str):
         return self._cut(0, first), self._cut(first, second), self._cut(second, len(self))
 
     def _located(self, parts: list[str], sep: str | None) -> list[str]:
-        """The parts of a split, found again in order to know where they came from."""
+        """Return the parts of a split with their origins."""
         found: list[str] = []
         at = 0
         for part in parts:
@@ -157,40 +157,40 @@ class Traced(str):
         return Traced(plain, self._origin if len(plain) == len(self) else self._uniform())
 
     def _uniform(self) -> int:
-        """The one origin of all characters, or a user's where they differ."""
+        """Return the common origin of all characters, or a user's if they differ."""
         kinds = set(self._origin)
         return kinds.pop() if len(kinds) == 1 else USER
 
 
 def authored(text: str) -> Traced:
-    """Text that this program or the template's author wrote."""
+    """Return text that this program or the template's author wrote."""
     return Traced(text, AUTHOR)
 
 
 def origin_of(text: str) -> bytes:
-    """One byte a character; a plain string is a user's."""
+    """Return one byte a character; a plain string is a user's."""
     return text._origin if isinstance(text, Traced) else b"\x01" * len(text)
 
 
 def joined(parts: Iterable[object]) -> Traced:
-    """All parts in order, each with its own origin."""
+    """Return all parts in order, each with its own origin."""
     texts = [part if isinstance(part, str) else str(part) for part in parts]
     return Traced("".join(texts), b"".join(map(origin_of, texts)))
 
 
 def user_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """Where the characters stand that a user wrote: half-open, in order, not touching."""
+    """Return the spans of characters that a user wrote: half-open, in order, not touching."""
     return tuple(match.span() for match in _RUN.finditer(origin_of(text)))
 
 
 def final_end(text: str) -> int | None:
-    """Where the last character marked :data:`FINAL` ends, or ``None`` without one."""
+    """Return the end of the last character marked :data:`FINAL`, or ``None`` without one."""
     end = origin_of(text).rfind(FINAL)
     return None if end < 0 else end + 1
 
 
 def _directed(pattern: Traced, values: object) -> Iterator[str]:
-    """The pieces of ``pattern % values``, each with its origin."""
+    """Yield the pieces of ``pattern % values``, each with its origin."""
     given = iter(values) if isinstance(values, tuple) else iter((values,))
     at = 0
     for match in _DIRECTIVE.finditer(pattern):

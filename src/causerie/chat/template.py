@@ -58,7 +58,7 @@ class Rendered:
     final_end: int | None = None
 
     def upto(self, end: int) -> Rendered:
-        """The prompt cut at ``end``."""
+        """Return the prompt cut at ``end``."""
         spans = tuple((start, min(stop, end)) for start, stop in self.user if start < end)
         return Rendered(self.text[:end], spans)
 
@@ -89,7 +89,7 @@ class ChatTemplate:
 
     @property
     def source(self) -> str:
-        """All texts of the template, one after the other."""
+        """Return all texts of the template, one after the other."""
         return "\n".join(self.sources.values())
 
     def render(
@@ -102,7 +102,7 @@ class ChatTemplate:
         kwargs: Mapping[str, object] | None = None,
         amended: Callable[[Traced], Traced] = _unchanged,
     ) -> Rendered:
-        """The prompt for these messages, ``amended``.
+        """Return the prompt for these messages, ``amended``.
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
@@ -154,7 +154,7 @@ class ChatTemplate:
 
 
 def _named(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Named texts, from any of the three shapes that model files have."""
+    """Return the named texts, from any of the three shapes that model files have."""
     if isinstance(source, str):
         return {"default": source if source.strip() else _CHATML}
     if isinstance(source, Mapping):
@@ -188,7 +188,7 @@ def _chosen(kwargs: Mapping[str, object]) -> dict[str, object]:
 
 
 def _copied(value: object) -> Any:
-    """A copy the template may change, its plain strings marked as a user's."""
+    """Return a copy the template may change, its plain strings marked as a user's."""
     if isinstance(value, Traced | Verbatim):
         return value
     if isinstance(value, str):

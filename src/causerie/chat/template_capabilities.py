@@ -1,8 +1,8 @@
-"""What one chat template can show, found out by rendering small conversations with it.
+"""Capabilities of one chat template, determined by rendering small conversations with it.
 
 Templates differ in what they refuse or silently drop: system messages, content
-in parts, arguments as an object or as text. Reading a template does not tell;
-rendering one does. A trait is asked for once a template and remembered.
+in parts, arguments as an object or as text. Reading a template does not reveal
+this; rendering it does. Each trait is determined once per template and cached.
 """
 
 from __future__ import annotations
@@ -25,28 +25,31 @@ _SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """What a template shows.
+    """Capabilities of one template.
 
-    ``empty_tools`` is what it wants when there are no tools (``None`` or an
-    empty list); ``parts`` that it shows content only in parts; ``system`` that
-    it shows a system message, ``systems`` several in front, ``system_later``
-    one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
-    one where no user has the last word; ``repeats`` two messages of a user in a
-    row (else the roles have to take turns), ``interrupts`` one right behind a result,
-    ``opens`` an answer that none is before, ``unasked`` one in a conversation without a
-    user; ``blank`` what it takes for an
-    answer without words; ``tools`` that tools are shown;
-    ``undescribed`` also one without descriptions; ``calls`` that earlier calls
-    and their results are shown, ``several`` also those of a message that has
-    more than one, ``late`` a result that other messages stand before; ``arguments`` and
-    ``no_content`` in which shape it wants a call and its missing content;
-    ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
-    that earlier reasoning is shown somewhere; ``calls_alongside_text`` that a call
-    is shown also where its message says something, ``text_before_calls`` that this
-    is shown too, before the call, ``gap`` with this white space between them;
-    ``told`` that a result is shown also where its call is told in words; ``together``
-    that it takes text, reasoning and a call in one message; ``marked``
-    that an answer may begin with the markers of reasoning.
+    - ``empty_tools``: the value that it expects without tools (``None`` or an empty list).
+    - ``parts``: it shows content only in parts.
+    - ``system``: it shows a system message; ``systems``: several at the start;
+      ``system_later``: one in the middle; ``system_alone``: one without messages after it;
+      ``system_kept``: one in a conversation that does not end with a user's message.
+    - ``repeats``: it shows two messages of a user in a row (otherwise roles must alternate);
+      ``interrupts``: one directly after a result.
+    - ``opens``: it shows an answer as the first message; ``unasked``: one in a conversation
+      without a user.
+    - ``blank``: the text that it accepts for an answer without text.
+    - ``tools``: it shows tools; ``undescribed``: also tools without descriptions.
+    - ``calls``: it shows earlier calls and their results; ``several``: also those of a message
+      with more than one; ``late``: a result after other messages.
+    - ``arguments`` and ``no_content``: the shapes that it expects of a call's arguments and of
+      the missing content.
+    - ``short_ids``: call ids must be nine letters or digits.
+    - ``reasoning``: it shows earlier reasoning somewhere.
+    - ``calls_alongside_text``: it shows a call also in a message with text;
+      ``text_before_calls``: it shows this text too, before the call, with the white space
+      ``gap`` between them.
+    - ``told``: it shows a result also if its call is described in text.
+    - ``together``: it accepts text, reasoning and a call in one message.
+    - ``marked``: an answer may begin with the markers of reasoning.
     """
 
     empty_tools: tuple[Mapping[str, object], ...] | None = None
@@ -86,7 +89,7 @@ def capabilities_of(
     marks: tuple[str, str] = ("<think>", "</think>"),
     thinking: tuple[tuple[str, object], ...] = (),
 ) -> TemplateCapabilities:
-    """The traits of a template, what its format says of it tried first.
+    """Return the traits of a template; its format's declarations are tried first.
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
@@ -197,7 +200,7 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
 def _opens(
     probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
 ) -> bool:
-    """Whether an answer may come first, and one with calls, if the template shows these."""
+    """Return whether an answer may come first; also one with calls, if these are shown."""
     if shape is None:
         return probe.shows(spoken, _TWO, _ONE)
     called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
@@ -207,14 +210,17 @@ def _opens(
 
 
 def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
-    """Whether earlier reasoning is shown, of answers or at least alongside a call."""
+    """Return whether earlier reasoning is shown, of answers or at least alongside a call."""
     return probe.shows(spoken, _THREE, _TWO) or probe.shows(
         called, _THREE, "probe_weather", tools=[_tool("")]
     )
 
 
 def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
-    """Whether a result is shown behind a question that came first, and behind its answer too."""
+    """Return whether a result is shown after a question that precedes it.
+
+    The result must also be shown after the answer to that question.
+    """
     asked = [*called[:2], _said("user", _FOUR)]
     return all(
         probe.shows([*asked, *more, called[2]], _TWO, _FOUR, _THREE, tools=[_tool("")])
@@ -223,7 +229,7 @@ def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
 
 
 def _gap(probe: _Probe, mixed: Sequence[Entry]) -> str:
-    """The blanks between what is said and its call."""
+    """Return the blanks between the text and its call."""
     behind = (probe.text(mixed, [_tool("")]) or "").partition(_FOUR)[2]
     return behind[: len(behind) - len(behind.lstrip())]
 

@@ -1,8 +1,8 @@
-"""What the process that renders templates is asked, and what it answers.
+"""Messages to and from the process that renders templates.
 
-All of it is JSON: its readers trust nothing but the shape. What goes in was
-written by whoever sent the request; which characters of the prompt these still
-are comes back alongside it.
+All messages are JSON, and their readers rely on nothing but the shape. The
+input was written by the client; the output includes which characters of the
+prompt come from the client.
 """
 
 from __future__ import annotations
@@ -139,5 +139,5 @@ def read_question(body: bytes) -> Question | Ask:
 
 
 def read_answer(body: bytes) -> Answer:
-    """Read an answer; raises ``msgspec.DecodeError`` where it is none."""
+    """Read an answer; raise ``msgspec.DecodeError`` if it is malformed."""
     return _ANSWER.decode(body)

@@ -37,7 +37,7 @@ class Worker:
         self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
 
     def answer(self, body: bytes) -> bytes:
-        """One question, one answer."""
+        """Answer one request."""
         try:
             return encode(self._answer(read_question(body)))
         except InvalidRequest as refused:

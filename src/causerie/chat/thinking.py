@@ -1,7 +1,7 @@
-"""Whether a model thinks, and for how many tokens at most.
+"""Decision whether a model thinks, and for how many tokens at most.
 
-One setting comes in (:class:`causerie.protocol.request.Thinking`); what goes
-out is what the template is told and a budget: an effort is a share of the
+The input is one setting (:class:`causerie.protocol.request.Thinking`). The
+output is the template's argument and a budget: an effort is a share of the
 output limit.
 """
 
@@ -20,12 +20,12 @@ _ANSWER_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPlan:
-    """How one request thinks.
+    """Plan of the thinking of one request.
 
-    ``form`` is the model's format, with reasoning added where the model knows
-    none and was asked to think; ``on`` is what the template is told (``None``:
-    nothing); ``written`` says that we open the reasoning ourselves, because
-    the model would not.
+    ``form`` is the model's format, with reasoning added if the model has none and
+    the request asks for thinking; ``on`` is the template's argument (``None``: no
+    argument); ``written`` means that the service opens the reasoning itself,
+    because the model would not.
     """
 
     form: ModelFormat
@@ -35,7 +35,7 @@ class ThinkingPlan:
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
-    """The plan; raises ``InvalidRequest`` where a model that must think is told not to."""
+    """Return the plan; raise ``InvalidRequest`` if thinking is off for a model that must think."""
     switch = form.thinking
     if switch is not None and switch.mandatory and thinking.enabled is False:
         raise InvalidRequest(
@@ -55,7 +55,7 @@ def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
 
 
 def budget(thinking: Thinking, limit: int) -> int:
-    """Tokens of reasoning at most, out of ``limit`` tokens of output.
+    """Return the maximum tokens of reasoning, out of ``limit`` tokens of output.
 
     At least a quarter of the limit is kept for the answer, and 256 tokens
     where that is no more than half of it.

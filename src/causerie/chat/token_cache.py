@@ -25,7 +25,7 @@ _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to 
 
 
 class Tokenizer(Protocol):
-    """What is needed of a text engine here."""
+    """Interface to the tokenizer of a text engine."""
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
@@ -41,7 +41,7 @@ class ControlMatch:
 
 @dataclass(slots=True)
 class TokenCache:
-    """What one model's tokenizer made of texts; the oldest are forgotten first."""
+    """Cache of the tokens of texts of one model; evicts the oldest first."""
 
     most: int = _MOST
     _known: OrderedDict[str, array[int]] = field(default_factory=OrderedDict)
@@ -49,7 +49,7 @@ class TokenCache:
     _apart: dict[str, bool] = field(default_factory=dict)  # by control token
 
     async def read(self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer) -> list[int]:
-        """The ids of the text, which has these control tokens, in order, and no others.
+        """Return the ids of the text, which has these control tokens, in order, and no others.
 
         Asks the engine for what is new, all at once.
         """
@@ -74,7 +74,7 @@ class TokenCache:
         return whole
 
     async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
-        """Whether the text may be cut in front of each of them."""
+        """Return whether the text may be cut before each of these control tokens."""
         new = {head.text for head in heads}.difference(self._apart)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
@@ -101,7 +101,7 @@ class TokenCache:
 
 
 def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[Sequence[int]] | None:
-    """The ids of segments that begin with these, where no other id among them is one of these.
+    """Return the ids of the segments that begin with these ids, if no other id is one of these.
 
     ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
     """

@@ -45,7 +45,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class _Wrong(Exception):
-    """What is wrong and where, in one sentence."""
+    """Description of an error and its place, in one sentence."""
 
 
 class _TooLong(Exception):
@@ -53,7 +53,7 @@ class _TooLong(Exception):
 
 
 def validate(text: str, output: OutputFormat) -> str | None:
-    """``None`` if ``text`` is what ``output`` asks for, else what is wrong.
+    """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
     Raises ``InvalidRequest`` where the format itself cannot be enforced; one
     that went into a constraint can.
@@ -174,7 +174,7 @@ class _Checker:
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
 
     def holds(self, value: object, schema: object, at: str) -> bool:
-        """Whether ``value`` follows ``schema``."""
+        """Return whether ``value`` is valid against ``schema``."""
         try:
             self.check(value, schema, at)
         except _Wrong:
@@ -266,7 +266,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def _is_day(text: str) -> bool:
-    """Whether ``YYYY-MM-DD`` is in the calendar; the year 0 is read as a leap year."""
+    """Return whether ``YYYY-MM-DD`` is in the calendar; the year 0 is read as a leap year."""
     try:
         year, month, day = map(int, text.split("-"))
         datetime.date(year or 400, month, day)
@@ -287,7 +287,7 @@ def _matcher(grammar: str) -> LLMatcher:
 
 
 def _follows(text: str, grammar: str) -> bool:
-    """Whether a grammar admits the whole text. Linear in the text; bounded by the limits."""
+    """Return whether a grammar admits the whole text. Linear in the text; bounded by the limits."""
     try:
         raw = text.encode()
     except UnicodeEncodeError:

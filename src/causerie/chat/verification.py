@@ -28,7 +28,7 @@ from causerie.protocol.request import OutputFormat
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
-    """What the grammar of a reply enforces."""
+    """Constraints that the grammar of a reply enforces."""
 
     answer: OutputFormat | None = None
     functions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Enforced:
 
 @dataclass(slots=True)
 class _Choice:
-    """What a choice holds so far."""
+    """Content of a choice so far."""
 
     text: list[str] = field(default_factory=list)
     calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""How large the result of an operator or a method will be, found out before it is made.
+"""Size of the result of an operator or a method, computed before the result is created.
 
-Methods that are not listed here are none that a template may call: a new
-version of the language adds some, and each may widen.
+A template may call only the methods listed here: a new version of the language
+adds methods, and each of them may create larger values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TAKES_ITEMS = frozenset({"extend", "join", "update"})
 
 
 def is_known_attribute(owner: object, name: str) -> bool:
-    """Whether a template may have this attribute; those of the sandbox's own objects it may."""
+    """Return whether a template may use this attribute; true for the sandbox's own objects."""
     names = _attributes(type(owner))  # type: ignore[arg-type] # a class is hashable
     return names is None or name in names
 

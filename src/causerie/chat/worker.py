@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process's id while it runs."""
+        """Return the process's id while it runs."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
@@ -69,7 +69,7 @@ class Worker:
         return True
 
     async def ask(self, request: bytes) -> bytes:
-        """One request, one answer. However it fails, the process is gone afterwards."""
+        """Send one request and return its answer. After any failure the process has ended."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise Died

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 
 class EngineState(Enum):
-    """Where an engine is in its life. Only ``READY`` generates."""
+    """Lifecycle state of an engine. Only ``READY`` generates."""
 
     ABSENT = "absent"  # weights known, nothing loaded; loads on demand
     LOADING = "loading"
@@ -48,9 +48,9 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineSampling:
-    """How the next token is drawn. ``None`` leaves a value to the engine's default.
+    """Sampling parameters of the next token. ``None`` means the engine's default.
 
-    ``logit_bias`` maps a token id to what is added to its logit.
+    ``logit_bias`` maps a token id to the value added to its logit.
     """
 
     temperature: float | None = None
@@ -145,18 +145,18 @@ Output = Started | Token | Stopped
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What the engine knows about the loaded model.
+    """Facts that the engine knows about the loaded model.
 
     ``template`` is the model's own Jinja chat template (may be empty);
-    ``context_length`` is how many tokens prompt and output of ONE request may
-    have together; ``control_tokens`` maps the text of every control and
+    ``context_length`` is the maximum number of tokens that prompt and output of ONE
+    request may have together; ``control_tokens`` maps the text of every control and
     user-defined token (everything that the tokenizer does not read as plain
     text) to its id; ``end_tokens`` are the ids that end a text;
     ``vocabulary`` is the path of a file that :mod:`causerie.chat.compiler`
     can read the vocabulary from, or ``None`` (then a byte vocabulary is used);
-    ``words`` is the same for engines whose token ids mean the same, and empty
-    where that is not known; ``size`` is how many tokens the vocabulary has, and
-    ``None`` where that is not known.
+    ``words`` is equal for engines whose token ids mean the same, and empty if
+    unknown; ``size`` is the number of tokens of the vocabulary, or ``None`` if
+    unknown.
     """
 
     template: str
@@ -227,7 +227,7 @@ class TextEngine(Protocol):
         ...
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token would add to the output, as :class:`Token` says it of generated ones."""
+        """Return the text of each token in the output, as in :class:`Token` of generated tokens."""
         ...
 
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:

@@ -66,11 +66,11 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 
 @dataclass(slots=True)
 class FakeScript:
-    """What the engine does.
+    """Script of the engine's behaviour.
 
-    ``replies`` are said in turn (none: what the user said last). After
-    ``fail_after`` tokens a generation fails; before each token the engine
-    waits for ``gate``, if there is one.
+    ``replies`` are returned in turn (default: the user's last message). A
+    generation fails after ``fail_after`` tokens. The engine waits for ``gate``,
+    if set, before each token.
     """
 
     replies: Sequence[str] = ()
@@ -118,7 +118,7 @@ class FakeEngine:
         self._state = EngineState.ABSENT
 
     def status(self) -> EngineStatus:
-        """How it is now."""
+        """Return the current status."""
         return EngineStatus(self.model, self._state, self.slots, self._busy)
 
     async def facts(self) -> ModelFacts:
@@ -197,7 +197,7 @@ class FakeEngine:
         yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 
     def reply(self, prompt: Sequence[int]) -> str:
-        """What it says to a prompt: the script's next reply, or what the user said last."""
+        """Return the script's next reply, or the user's last message without a script."""
         if self.script.replies:
             return self.script.replies[next(self._turns) % len(self.script.replies)]
         return _last_said(prompt).decode("utf-8", "replace")
@@ -231,7 +231,7 @@ def _check(name: str, value: object) -> None:
 
 
 def _last_said(prompt: Sequence[int]) -> bytes:
-    """The text of the last message of a user; where none is marked, all text."""
+    """Return the text of the last message of a user; all text if no message is marked."""
     turn: list[int] = []
     last = None
     for id in (*prompt, END):
@@ -245,7 +245,7 @@ def _last_said(prompt: Sequence[int]) -> bytes:
 
 
 def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
-    """What is left of a reply that was started in the prompt's last turn."""
+    """Return the rest of a reply that was started in the prompt's last turn."""
     opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
     said = list(prompt[opened + len(_ASSISTANT) :])
     resumed = (
@@ -255,7 +255,7 @@ def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
 
 
 def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
-    """The reply as the request wants it, then the end; for ever where it may not end."""
+    """Yield the reply under the request's grammar, then the end; endless if it may not end."""
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
@@ -270,7 +270,11 @@ def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> I
 
 
 def _constrained(ids: Sequence[int], request: TextRequest) -> Iterator[int]:
-    """What it would have said behind what the grammar has accepted, or else all of it."""
+    """Yield the reply under the request's grammar.
+
+    Yields the rest after the tokens that the grammar has accepted, or the whole
+    reply if it does not begin with them.
+    """
     taken = _taken(request)
     again = _admitted(ids, _matcher(request, ()))
     if all(next(again, END) == id for id in taken):
@@ -283,7 +287,7 @@ def _taken(request: TextRequest) -> list[int]:
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    """The grammar behind what it has accepted."""
+    """Return the grammar behind what it has accepted."""
     matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
         raise EngineFailed("the grammar does not compile")
@@ -293,7 +297,7 @@ def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
 
 
 def _admitted(ids: Sequence[int], matcher: LLMatcher) -> Iterator[int]:
-    """What the grammar admits of the reply, filled up to where it may end."""
+    """Yield the part of the reply that the grammar admits, completed to a valid end."""
     wanted = iter((*ids, END))
     wish = next(wanted)
     while True:
@@ -340,7 +344,7 @@ def _tokenizer() -> LLTokenizer:
 
 
 def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
-    """What a token adds to the text, and the bytes of a character not yet complete."""
+    """Return the bytes of an incomplete character, and the text that a token adds."""
     if id >= 256:
         name = next(text for text, own in CONTROL.items() if own == id)
         return pending, name if name in visible else ""
@@ -365,6 +369,6 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The length of the common beginning, which never is all of a prompt."""
+    """Return the length of the common beginning, which never is all of a prompt."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     return min(sum(1 for _ in same), max(len(other) - 1, 0))

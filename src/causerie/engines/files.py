@@ -9,13 +9,13 @@ from causerie.engines.supervisor import GivenUp
 
 
 class Files:
-    """What the files were when this was made: before anything was read from them."""
+    """Snapshot of files, taken before anything is read from them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stamps = {path: _stamp(path) for path in paths}
 
     def same(self) -> None:
-        """Raises :class:`GivenUp` where one is gone, or another than it was. Blocks.
+        """Raise :class:`GivenUp` if one is gone, or another than it was. Blocks.
 
         Nothing is to answer with one file's template and the weights of another.
         """

@@ -109,11 +109,11 @@ class Fleet:
             self._retire(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
-        """The engine of a model; using it loads it. Raises :class:`KeyError` for unknown ones."""
+        """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
         return FleetEngine(self, self._model_slots[model])
 
     def status(self) -> tuple[EngineStatus, ...]:
-        """Every model as it is now."""
+        """Return the current status of every model."""
         return tuple(model_slot.status() for model_slot in self._model_slots.values())
 
     async def ready(self) -> None:
@@ -126,7 +126,7 @@ class Fleet:
     async def using(
         self, model_slot: ModelSlot, *, first: bool = False, last: bool = False
     ) -> AsyncIterator[ManagedEngine]:
-        """The loaded engine, which is not unloaded while the body runs.
+        """Yield the loaded engine, which is not unloaded while the body runs.
 
         Nor for a moment after it, unless it was a request's last step and no other
         is between its steps: the next one would have to load the model again.
@@ -145,7 +145,7 @@ class Fleet:
             self._unload_when_idle(model_slot)
 
     async def _loaded(self, model_slot: ModelSlot, seconds: float | None) -> ManagedEngine:
-        """The engine, for which a load under way or a new one is waited for so long."""
+        """Return the engine; wait this long for a load in progress or a new one."""
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
         loading = self._load(model_slot)
@@ -161,7 +161,7 @@ class Fleet:
         return loading.result()
 
     def _load(self, model_slot: ModelSlot) -> asyncio.Task[ManagedEngine]:
-        """The load under way, or a new one; raises where it is too early for that."""
+        """Return the load in progress, or a new one; raise if it is too early for that."""
         if self._closed:
             raise EngineFailed(_STOPPING)
         if model_slot.loading is None:
@@ -304,7 +304,7 @@ class Fleet:
         return self._own(engine.stop(), engine.memory_bytes)
 
     def _own(self, ending: Coroutine[object, object, None], memory: int = 0) -> asyncio.Task[None]:
-        """A task that leaving the fleet awaits; until it has ended it has this memory."""
+        """Return a task that leaving the fleet awaits; until it has ended it has this memory."""
         task = asyncio.get_running_loop().create_task(ending)
         self._ends[task] = memory
         task.add_done_callback(self._ended)
@@ -359,13 +359,13 @@ class FleetEngine:
             return await engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token adds to the output."""
+        """Return the text that each token adds to the output."""
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """One generation; the model stays loaded meanwhile."""
+        """Yield one generation; the model stays loaded meanwhile."""
         async with (
             self._fleet.using(self._model_slot, last=True) as engine,
             engine.generate(request) as tokens,

@@ -62,7 +62,7 @@ class _Words:
 
 
 def words(vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> LLTokenizer:
-    """The vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
+    """Return the vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
     return LLTokenizer(TokenizerWrapper(_Words(vocabulary, tokenize)))
 
 
@@ -95,11 +95,11 @@ class GrammarMatcher:
         return self._matcher.consume_token(token)
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends a text."""
+        """Return whether a token ends a text."""
         return token in self._end
 
     def one_token(self) -> str:
-        """A grammar of the tokens that are admitted next, and of the end where that is."""
+        """Return a grammar of the tokens that are admitted next, and of the end where that is."""
         mask = self._matcher.compute_bitmask()
         ends = any(_holds(mask, id) for id in self._end)
         spans = [f"{first}-{last}" for first, last in _spans(mask, self._end)]
@@ -109,9 +109,10 @@ class GrammarMatcher:
 
 
 class Spelling:
-    """What tokens add to a text: characters once they are whole, control tokens if visible.
+    """Text that tokens add to the output: complete characters, and control tokens if visible.
 
-    A character that the last tokens ``behind`` which they stand have started is theirs to end.
+    The tokens ``behind`` are the output so far; a character that they begin is
+    completed by the next tokens.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Spelling:
 
     @property
     def whole(self) -> bool:
-        """Whether no character is only started."""
+        """Return whether no character is incomplete."""
         return not self._pending
 
     def __call__(self, token: int) -> str:
@@ -140,7 +141,7 @@ class Spelling:
         return self._written(self._pending + written)
 
     def raw(self, token: int) -> bytes:
-        """What a token writes, however it ends; nothing where it does not show."""
+        """Return the bytes of a token, even incomplete characters; empty if it is not visible."""
         if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
             return b""
         raw = self._vocabulary.tokens[token]
@@ -186,7 +187,7 @@ class Guided:
         self._reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        """What comes out, as of one run."""
+        """Yield the outputs as if of one run."""
         while self._reason is None:
             if self._spelling.whole:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._freely()) as outputs:
@@ -221,7 +222,7 @@ class Guided:
                     self._reason = output.reason
 
     async def _drawn(self) -> Token:
-        """One token from those that are admitted."""
+        """Draw one token from those that are admitted."""
         grammar = await asyncio.to_thread(self._guide.one_token)
         token = await self._sample(replace(self._rest(), grammar=grammar))
         if not await asyncio.to_thread(self._guide.takes, token.id):
@@ -249,7 +250,7 @@ def _holds(mask: bytes, id: int) -> bool:
 
 
 def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The runs of neighbouring tokens in a mask, first and last of each."""
+    """Yield the runs of neighbouring tokens in a mask, first and last of each."""
     bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
     for run in _RUN.finditer(bits):
         first = run.start()

@@ -1,8 +1,9 @@
-"""Where the service and its child meet: a Unix socket that only this user can open.
+"""Meeting point of the service and its child: a Unix socket that only this user can open.
 
-It costs the kernel less than the loopback address, and nobody else on the
-machine can reach the engine. Where there are no such sockets, no folder for one,
-or its path would be too long, ``path`` is ``None``: then they meet at a port.
+It costs the kernel less than the loopback address, and no other user of the
+machine can reach the engine. ``path`` is ``None`` if such sockets are not
+supported, no folder can hold one, or its path would be too long. The child
+then listens on a port.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class IpcSocket:
             self.close()
 
     def close(self) -> None:
-        """Take it away. May be called again."""
+        """Remove it. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(where: Path) -> None:
-    """Remove what services that were killed have left: sockets at which nobody listens.
+    """Remove the sockets of killed services, at which nobody listens.
 
     And the folders of those that were killed before there was one.
     """

@@ -24,7 +24,7 @@ class ManagedEngine(TextEngine, Protocol):
     def memory_bytes(self) -> int: ...
 
     async def start(self) -> None:
-        """Load; raises :class:`EngineFailed` with the reason."""
+        """Load the model; raise :class:`EngineFailed` with the reason."""
         ...
 
     async def stop(self) -> None:
@@ -77,28 +77,28 @@ class ModelSlot:
 
     @property
     def empty(self) -> bool:
-        """Nothing is loaded, and nobody waits for it."""
+        """Return whether nothing is loaded or loading, and no request uses it."""
         return self.engine is None and self.loading is None and not self.uses
 
     @property
     def serves(self) -> bool:
-        """Whether its engine is loaded, or will be again without being made anew."""
+        """Return whether its engine is loaded, or will be loaded again without a new engine."""
         if self.engine is None or self.loading is not None:
             return False
         return self.engine.status().state is not EngineState.ABSENT
 
     @property
     def idle_seconds(self) -> float | None:
-        """How long it may be without use; ``None`` for ever."""
+        """Return how long it may be unused before it is unloaded; ``None`` for no limit."""
         return LEAVING_SECONDS if self.leaving else self.entry.idle_seconds
 
     @property
     def slots(self) -> int:
-        """Requests at the same time, as far as it is known now."""
+        """Return the number of concurrent requests, as far as it is known now."""
         return self.engine.slots if self.engine is not None else self.entry.slots
 
     def status(self) -> EngineStatus:
-        """As it is now."""
+        """Return the current status."""
         absent = EngineState.FAILED if self.failure else EngineState.ABSENT
         status = (
             self.engine.status()
@@ -111,12 +111,12 @@ class ModelSlot:
 
     @property
     def unused(self) -> bool:
-        """Loaded, and nobody needs it now."""
+        """Return whether the model is loaded and no request needs it now."""
         return self.engine is not None and self.loading is None and not self.uses
 
     @property
     def awaited_until(self) -> float:
-        """Until when the next step of a request is expected."""
+        """Return the time until which the next step of a request is expected."""
         return self.awaited[-1] if self.awaited else 0.0
 
     def begin_step(self, *, first: bool) -> None:
@@ -135,11 +135,11 @@ class ModelSlot:
             self.awaited.append(self.used_at + LEAVING_SECONDS)
 
     def note_success(self) -> None:
-        """A load has succeeded."""
+        """Record that a load has succeeded."""
         self.failure, self.failures = "", 0
 
     def note_failure(self, failure: BaseException) -> None:
-        """A load has failed; the next may be tried after a while."""
+        """Record that a load has failed; the next may be tried after a while."""
         self.failure = str(failure) or type(failure).__name__
         self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
         self.failures = min(self.failures + 1, 16)

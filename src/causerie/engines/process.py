@@ -25,7 +25,7 @@ _TAIL_LINES = 200
 
 
 class EngineClient(Protocol):
-    """What speaks to a child."""
+    """Interface to the client of a child process."""
 
     async def ask(self, method: str, path: str, body: object = None) -> Any: ...
     async def close(self) -> None: ...
@@ -58,7 +58,7 @@ class EngineProcess:
         *,
         stop_seconds: float = _STOP_SECONDS,
     ) -> EngineProcess:
-        """Start it; raises :class:`EngineFailed`. KILL follows ``stop_seconds`` after its input."""
+        """Start it; raise :class:`EngineFailed`. KILL follows ``stop_seconds`` after its input."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -74,12 +74,12 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """What it writes as its output."""
+        """Return the stream of its standard output."""
         assert self._process.stdout is not None
         return self._process.stdout
 
@@ -91,7 +91,7 @@ class EngineProcess:
             await self._process.stdin.drain()
 
     async def ended(self) -> str:
-        """Wait for its end and its last words; says how it ended."""
+        """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()
         await asyncio.wait({self._reader})
         return f"signal {-code}" if code < 0 else f"exit status {code}"
@@ -138,11 +138,11 @@ class EngineChild(Generic[C]):
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     async def ended(self) -> str:
-        """Wait for its end, or until it answers no more."""
+        """Wait for its end, or until it no longer answers."""
         loop = asyncio.get_running_loop()
         silent = loop.create_task(silence(self.client.ask, self._pulse, self._questions))
         ended = loop.create_task(self._process.ended())
@@ -157,7 +157,7 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {said}" if said else "")
 
     async def stop(self) -> None:
-        """Tell it to end, by the end of its input; KILL where it does not."""
+        """Ask it to end by closing its input; KILL it if it does not."""
         try:
             await self.client.close()
         finally:

@@ -1,7 +1,8 @@
-"""How many texts are read into tokens at the same time, by an engine's child or by threads here.
+"""Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
 
-A text is read to its end also when whoever asked has left, so a place is kept until then: else
-those who come and leave would have all threads, which others need too.
+A text is tokenized to its end even if the client has disconnected, and it keeps
+its place until then. Otherwise clients that disconnect early could occupy all
+threads, which others need too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Readings:
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def of(self, characters: int, read: Callable[[], Awaitable[T]]) -> T:
-        """What ``read`` returns for a text so long, once there is a place."""
+        """Return the result of ``read`` for a text of this length, once a place is free."""
         places = self._long if characters > _LONG else self._short
         await places.acquire()
 

@@ -22,17 +22,17 @@ class EngineFactory(Protocol):
     """Makes an engine; it is started by the fleet."""
 
     def __call__(self, model: str, ref: str | None, options: Mapping[str, Any]) -> ManagedEngine:
-        """Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take."""
+        """Raise :class:`EngineFailed` or :class:`ValueError` for options it does not take."""
         ...
 
 
 def engine_names() -> list[str]:
-    """The engines that a model can have here, those of other packages too."""
+    """Return the engines that a model can have here, those of other packages too."""
     return sorted({"llamacpp", "vllm", "fake", *entry_points(group=GROUP).names})
 
 
 def engine_factory(name: str) -> EngineFactory:
-    """The factory of that name; raises :class:`EngineFailed` that lists the names there are."""
+    """Return the factory of that name; raise :class:`EngineFailed` with the known names."""
     if name == "fake":
         return FakeEngine.from_options
     for entry in entry_points(group=GROUP, name=name):

@@ -1,4 +1,4 @@
-"""What text engines behind servers have in common: child processes of ours, or others'."""
+"""Common base of text engines behind servers: child processes of ours, or other servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Served(Protocol[C_co]):
     def pid(self) -> int | None: ...
 
     async def ended(self) -> str:
-        """Wait for its end, or until it answers no more; returns why, in a few words."""
+        """Wait for its end, or until it no longer answers; return why, in a few words."""
         ...
 
     async def stop(self) -> None:
@@ -73,52 +73,52 @@ class SupervisedEngine(ABC, Generic[C]):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """Estimated memory, in bytes."""
+        """Return the estimated memory, in bytes."""
 
     @property
     @abstractmethod
     def context(self) -> int:
-        """Tokens that prompt and output of one request may have."""
+        """Return the maximum tokens of one request, prompt and output together."""
 
     @abstractmethod
     async def facts(self) -> ModelFacts:
-        """Facts of the loaded model."""
+        """Return the facts of the loaded model."""
 
     @abstractmethod
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added."""
+        """Return the token ids; no beginning-of-text token is added."""
 
     @abstractmethod
     async def _child(self) -> Served[C]:
-        """A server that has loaded; raises :class:`EngineFailed`."""
+        """Return a server that has loaded; raise :class:`EngineFailed`."""
 
     @abstractmethod
     def _read(self) -> IndexedVocabulary:
-        """The vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
+        """Return the vocabulary. Blocks; raise :class:`WeightsError` or :class:`OSError`."""
 
     @abstractmethod
     def _run(
         self, client: C, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        """One generation that begins with the grammar's beginning."""
+        """Yield one generation that begins with the grammar's beginning."""
 
     @abstractmethod
     async def _sample(self, client: C, words: IndexedVocabulary, request: TextRequest) -> Token:
-        """One token, also where it ends in the middle of a character."""
+        """Return one token, also where it ends in the middle of a character."""
 
     @property
     def pid(self) -> int | None:
-        """The process id of a child of ours, while it is ready."""
+        """Return the process id of a child of ours, while it is ready."""
         child = self._supervisor.child
         return child.pid if child is not None else None
 
     async def start(self) -> None:
-        """Load the model; raises :class:`EngineFailed` with the reason."""
+        """Load the model; raise :class:`EngineFailed` with the reason."""
         try:
             await self._words()
         except (WeightsError, OSError) as error:
@@ -126,11 +126,11 @@ class SupervisedEngine(ABC, Generic[C]):
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End the child process; leave a server of others."""
+        """End the child process; an external server keeps running."""
         await self._supervisor.stop()
 
     def status(self) -> EngineStatus:
-        """How it is now."""
+        """Return the current status."""
         supervisor = self._supervisor
         return EngineStatus(
             model=self._model,
@@ -144,13 +144,13 @@ class SupervisedEngine(ABC, Generic[C]):
         )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token adds to the output."""
+        """Return the text that each token adds to the output."""
         spelling = await self._spelling(visible)
         return [spelling(token) for token in tokens]
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """One completion; leaving closes the connection, which frees the slot."""
+        """Yield one completion; leaving closes the connection, which frees the slot."""
         client = self._client()
         room = self.context - len(request.prompt)
         if room < 1:
@@ -174,7 +174,7 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _guided(
         self, client: C, known: IndexedVocabulary, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One under a grammar that goes on behind what it has accepted."""
+        """Yield one under a grammar that goes on behind what it has accepted."""
         vocabulary = known.vocabulary
         if self._guidance is None:
             self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())

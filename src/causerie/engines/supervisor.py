@@ -28,11 +28,11 @@ class Child(Protocol):
     """A child process that is ready to serve."""
 
     async def ended(self) -> str:
-        """Wait for its end, or until it is good for nothing; returns why, in a few words."""
+        """Wait for its end, or until it is unusable; return why, in a few words."""
         ...
 
     async def stop(self) -> None:
-        """End it, and wait until it is gone. May be called again."""
+        """End it, and wait until it has ended. May be called again."""
         ...
 
 
@@ -70,11 +70,11 @@ class Supervisor(Generic[C]):
         self._proved = False
 
     def proved(self) -> None:
-        """The child has finished a piece of work."""
+        """Record that the child has finished a piece of work."""
         self._proved = True
 
     async def start(self) -> None:
-        """Start the child; raises :class:`EngineFailed` where the first start fails."""
+        """Start the child; raise :class:`EngineFailed` if the first start fails."""
         self.state = EngineState.LOADING
         try:
             self.child = await self._spawn()
@@ -102,11 +102,11 @@ class Supervisor(Generic[C]):
 
     @property
     def restarting(self) -> bool:
-        """Whether the child is gone and will be started again."""
+        """Return whether the child has ended and will be restarted."""
         return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:
-        """Seconds until the next start is tried."""
+        """Return the seconds until the next start is tried."""
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
 
     async def _watch(self, child: C) -> None:
@@ -129,7 +129,7 @@ class Supervisor(Generic[C]):
             started = time.monotonic()
 
     async def _again(self, delay: float) -> tuple[C, float]:
-        """Try until a child is ready; returns it and the delay for the next time."""
+        """Try until a child is ready; return it and the delay for the next time."""
         while True:
             self.state = EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)

@@ -41,7 +41,7 @@ class EngineTransport:
         await self._http.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:
-        """The head of the answer to a request with a body of JSON, or none where it is ``None``.
+        """Return the head of the answer to a request; its JSON body is left out if ``None``.
 
         Raises :class:`EngineFailed`.
         """
@@ -55,7 +55,7 @@ class EngineTransport:
 
 
 async def whole(response: HttpResponse) -> bytes:
-    """All of an answer; raises :class:`EngineFailed`."""
+    """Return all of an answer; raise :class:`EngineFailed`."""
     try:
         return await response.read(_MAX_BODY_BYTES)
     except TransportFailed as failure:

@@ -19,7 +19,7 @@ class IndexedVocabulary:
 
     @staticmethod
     def of(vocabulary: TokenTable) -> IndexedVocabulary:
-        """What follows from the vocabulary; takes some ten milliseconds."""
+        """Return the index of the vocabulary; takes some ten milliseconds."""
         digest = hashlib.blake2b(bytes(vocabulary.types), digest_size=8)
         for token in vocabulary.tokens:
             digest.update(len(token).to_bytes(4, "big") + token)
@@ -27,16 +27,16 @@ class IndexedVocabulary:
         return IndexedVocabulary(vocabulary, longest, digest.hexdigest())
 
     def text(self, id: int | None) -> str:
-        """How a token is written, empty where there is none."""
+        """Return the text of a token; empty if there is no such token."""
         if id is None or not 0 <= id < len(self.vocabulary.tokens):
             return ""
         return self.vocabulary.tokens[id].decode("utf-8", "replace")
 
     def least(self, pieces: Sequence[str | int]) -> int:
-        """The fewest tokens that the texts among the pieces can be."""
+        """Return the fewest tokens that the texts among the pieces can be."""
         return characters(pieces) // self.longest
 
 
 def characters(pieces: Sequence[str | int]) -> int:
-    """How long the texts among the pieces are, in characters."""
+    """Return the total length of the texts among the pieces, in characters."""
     return sum(len(piece) for piece in pieces if isinstance(piece, str))

@@ -1,4 +1,4 @@
-"""What a provider says of itself: its endpoints and its keys, kept for a while.
+"""Metadata of a provider: its endpoints and its keys, cached for a while.
 
 OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
 """
@@ -35,7 +35,7 @@ class ProviderMetadata:
 
     @staticmethod
     def parse(found: Mapping[str, Any], issuer: str) -> ProviderMetadata:
-        """Raises :class:`IdentityProviderFailed` for a document that is not this issuer's."""
+        """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
         methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
@@ -70,12 +70,12 @@ class ProviderDocument:
         self._failed_at = 0.0
 
     async def metadata(self) -> ProviderMetadata:
-        """Raises :class:`IdentityProviderFailed`."""
+        """Raise :class:`IdentityProviderFailed`."""
         async with self._turn:
             return await self._document()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
-        """Its keys; ``anew`` where a key was not among them. Raises
+        """Return its keys; ``anew`` where a key was not among them. Raises
         :class:`IdentityProviderFailed`."""
         async with self._turn:
             metadata = await self._document()
@@ -107,7 +107,7 @@ class ProviderDocument:
 
 
 def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
-    """Public keys for signatures; those of unknown kinds are left out."""
+    """Return the public keys for signatures; those of unknown kinds are left out."""
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

@@ -46,7 +46,10 @@ class ProviderOptions:
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """What the browser that begins must bring back. ``began`` is in seconds since 1970."""
+    """State of a sign-in that the same browser must bring back.
+
+    ``began`` is in seconds since 1970.
+    """
 
     provider: str
     callback: str
@@ -57,7 +60,7 @@ class SignInAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What the browser brought back in its address, alongside the state."""
+    """Parameters of the callback address, besides the state."""
 
     code: str = field(default="", repr=False)
     error: str = ""
@@ -66,7 +69,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Who somebody is, as the provider says. ``email`` is in lower case, or empty."""
+    """Identity as asserted by the provider. ``email`` is in lower case, or empty."""
 
     issuer: str
     subject: str
@@ -92,10 +95,10 @@ class OidcProvider:
         self._provider = ProviderDocument(options.issuer, web, monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
-        """Where to send a browser that shall come back to ``callback``.
+        """Return the address to which to redirect a browser; it comes back to ``callback``.
 
-        ``state`` keeps an attempt, and says by what only this browser brings it
-        back. Raises :class:`UpstreamFailed`.
+        ``state`` stores an attempt and returns the state parameter, which only this
+        browser can bring back. Raises :class:`UpstreamFailed`.
         """
         try:
             metadata = await self._provider.metadata()
@@ -125,10 +128,10 @@ class OidcProvider:
         return f"{metadata.authorization}{joint}{query}"
 
     async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
-        """Who has come back, with the attempt that their state keeps.
+        """Return the verified claims of a sign-in; ``attempt`` is the one that the state stores.
 
-        Raises :class:`Unauthenticated` where that is not proved, and
-        :class:`UpstreamFailed` where the provider cannot be asked.
+        Raises :class:`Unauthenticated` if the identity is not proved, and
+        :class:`UpstreamFailed` if the provider cannot be reached.
         """
         attempt = self._of_this_browser(attempt)
         try:

@@ -1,8 +1,9 @@
-"""Whether an id token is good: signed by the issuer, for us, now, for this very attempt.
+"""Verification of an id token: issuer's signature, audience, time, and nonce.
 
-OpenID Connect Core 1.0, section 3.1.3.7. Only signatures by public keys count:
-with `none` there is no signature, and with a shared secret (HS256) whoever knows
-what we take for the secret, like the issuer's public key, could sign.
+OpenID Connect Core 1.0, section 3.1.3.7. Only signatures by public keys are
+accepted. With `none` there is no signature. With a shared secret (HS256), anyone
+who knows the value that we use as the secret, like the issuer's public key,
+could sign.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class UnknownKey(BadToken):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token has to say; ``now`` is in seconds since 1970."""
+    """Expected claims of a token; ``now`` is in seconds since 1970."""
 
     issuer: str
     client_id: str
@@ -45,7 +46,7 @@ class Expected:
 
 
 def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """The claims of a good token; raises :class:`BadToken`."""
+    """Return the claims of a good token; raise :class:`BadToken`."""
     header = _header(token)
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in _KINDS:

@@ -43,13 +43,13 @@ class IdentityHttp:
         self._tls: ssl.SSLContext | None = None
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """The object at ``url``; raises :class:`IdentityProviderFailed`."""
+        """Return the object at ``url``; raise :class:`IdentityProviderFailed`."""
         return await self._ask("GET", url, headers, b"")
 
     async def post(
         self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
-        """What is answered to a form; raises :class:`IdentityProviderFailed`."""
+        """Post a form and return the answer; raise :class:`IdentityProviderFailed`."""
         body = urlencode(fields).encode()
         return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
 

@@ -1,7 +1,7 @@
-"""What does a provider really do? Small fixed questions, each judged by its effect.
+"""Probe of a provider's behaviour by small fixed questions, each judged by its effect.
 
-A question is a pure script: it yields requests, gets what came back, and ends in
-a verdict. Who sends them, and within which limits, is the interview's to know.
-Nothing here reads settings, writes files or forgives: replies are judged as they
-came, not as a tolerant client would read them.
+A question is a pure script: it yields requests, receives their replies, and ends
+in a verdict. The interview sends the requests and enforces the limits. Nothing
+here reads settings, writes files or corrects errors: replies are judged as
+received, not as a tolerant client would read them.
 """

@@ -13,12 +13,12 @@ Credential = Literal["ours", "none", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What is sent.
+    """Request to a provider.
 
-    ``path`` follows the base URL, or the root of its host where ``at_root``
-    is set. The connection is closed by us at the first data of the reply
-    (``leave_at_data``) or after so many seconds (``leave_after``). Equal asks
-    with ``reuse`` are sent once, their reply answers all of them.
+    ``path`` follows the base URL, or the root of its host if ``at_root`` is set.
+    The client closes the connection at the first data of the reply
+    (``leave_at_data``) or after ``leave_after`` seconds. Equal requests with
+    ``reuse`` are sent once, and that reply answers all of them.
     """
 
     method: Literal["GET", "POST"]
@@ -32,10 +32,10 @@ class ProbeRequest:
     reuse: bool = False
 
     def once(self) -> ProbeRequest:
-        """The same; a reply to an equal one will do."""
+        """Return the same; a reply to an equal one will do."""
         return replace(self, reuse=True)
 
 
 def chat(fields: Mapping[str, object]) -> ProbeRequest:
-    """A chat completion request with these fields as its body."""
+    """Return a chat completion request with these fields as its body."""
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))

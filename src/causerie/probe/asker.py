@@ -37,7 +37,7 @@ _SHORTEST_SECRET = 8  # shorter is a placeholder, which may be any word of a rep
 
 @dataclass(frozen=True, slots=True)
 class ProbeBounds:
-    """How long one request may take, and how many bytes its reply may have."""
+    """Limits of one request: its duration, and the bytes of its reply."""
 
     seconds: float = 60.0
     bytes: int = 1024 * 1024
@@ -86,7 +86,7 @@ class ProbeClient:
         await self._root.close()
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """The reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
+        """Return the reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
@@ -160,6 +160,6 @@ def _late(taken: _Taken, seconds: float) -> str:
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """The key as servers may echo it: plain, in JSON, in an address."""
+    """Return the key as servers may echo it: plain, in JSON, in an address."""
     spelled = {key, msgspec.json.encode(key).decode()[1:-1], quote(key, safe=""), quote(key)}
     return tuple(sorted(spelled, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""What the questions cost at most, said before they are asked."""
+"""Maximum cost of the questions, shown before they are asked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProbeBudget:
 
     @property
     def large(self) -> bool:
-        """Whether somebody should be asked first."""
+        """Return whether the cost is large enough to ask for confirmation."""
         return self.tokens + self.if_taken > LARGE
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ def cost(
     *,
     dialect_preview: bool = False,
 ) -> ProbeBudget:
-    """What asking all of these subjects costs at most; ``dialect_preview``: parameters twice."""
+    """Return the maximum cost for these subjects; ``dialect_preview`` counts parameters twice."""
     if dialect_preview:
         questions = [*questions, *(question for question in questions if question.decides)]
     completions = sum(question.asks for question in questions if question.tokens)

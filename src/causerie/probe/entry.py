@@ -1,4 +1,4 @@
-"""What the configuration says of a model that was probed: only what was seen to hold."""
+"""Configuration of a probed model: only observed facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ProbedModel:
     overclaimed: tuple[str, ...] = ()
 
     def values(self) -> dict[str, object]:
-        """As the configuration has it; what is not known is left out."""
+        """Return the configuration's values; unknown ones are left out."""
         known: dict[str, object] = {
             "id": self.id,
             "context_length": self.context_length,
@@ -40,7 +40,7 @@ class ProbedModel:
 
 
 def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
-    """The entry that follows from the findings."""
+    """Return the entry of the configuration for the findings."""
     return ProbedModel(
         id=subject.model,
         context_length=subject.context_length,
@@ -54,7 +54,7 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
 
 
 def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Parameters for which every question that decides them came out well."""
+    """Return the parameters for which every question that decides them had a good verdict."""
     good = _by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
 

@@ -1,4 +1,4 @@
-"""What was asked and what came, shortened so that a person takes it in at a glance."""
+"""Evidence of requests and replies, shortened for people."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class EvidenceExchange:
 
 
 def exchange(ask: ProbeRequest, reply: ProbeReply) -> EvidenceExchange:
-    """The words for both sides; neither holds a key or a control character."""
+    """Return the words for both sides; neither holds a key or a control character."""
     return EvidenceExchange(shown(_asked(ask)), shown(_came(reply)), round(reply.seconds, 3))
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
-    """One line without control characters and without what looks like a key."""
+    """Return one line without control characters and without what looks like a key."""
     clean = _CONTROL.sub(" ", _SECRETS.sub(r"\1***", text)).strip()
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 

@@ -25,10 +25,10 @@ _MAX_SILENT = 3
 
 
 class RequestSender(Protocol):
-    """Whoever sends requests."""
+    """Interface to a sender of requests."""
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """What comes back, in at most ``seconds``; never raises for what a server does."""
+        """Return the reply within ``seconds``; no behaviour of the server raises an exception."""
         ...
 
 
@@ -84,12 +84,15 @@ class Interview:
 
     @property
     def complete(self) -> bool:
-        """Whether every question could be asked: a completion came, and the server stayed and
-        had room."""
+        """Return whether every question could be asked.
+
+        This requires that a completion arrived, and that the server stayed available
+        and had capacity.
+        """
         return self._answers and not self._ended and not self._crowded
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
-        """One finding a question, in order."""
+        """Yield one finding a question, in order."""
         for question in questions:
             self._asking(question)
             reason = self._why_not(question)
@@ -126,7 +129,7 @@ class Interview:
     async def _driven(
         self, question: ProbeQuestion, asks: RequestSender
     ) -> tuple[ProbeVerdict | Learned, tuple[EvidenceExchange, ...]]:
-        """What the question ends in, and what was said on the way."""
+        """Return the result of the question, and its exchanges with the server."""
         script = question.script(self.subject)
         seen: list[EvidenceExchange] = []
         reply: ProbeReply | None = None
@@ -177,14 +180,14 @@ class Interview:
         return reply
 
     def _pause(self, reply: ProbeReply, turn: int) -> float:
-        """The time a busy server asks for; where it does not say, longer from turn to turn."""
+        """Return the wait that a busy server asks for; by default it grows with each attempt."""
         asked = reply.headers.get("retry-after", "")
         seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 
 def _tokens(reply: ProbeReply) -> int:
-    """What the reply says it has cost; a stream's usage is looked for at its end."""
+    """Return the tokens that the reply reports; a stream's usage is read from its end."""
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):

@@ -43,7 +43,7 @@ class ProbeQuestion:
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:
-    """Drive the script on: its next request, or what it ends in."""
+    """Advance the script: return its next request, or its result."""
     try:
         return next(script) if reply is None else script.send(reply)
     except StopIteration as stop:

@@ -41,14 +41,14 @@ class ProbeAnswer:
 
 
 def refusal(reply: ProbeReply) -> str | None:
-    """Why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
+    """Return why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
     if 400 <= reply.status < 500 and reply.status not in _BUSY:
         return f"refused with {reply.status}: {message_of(reply)}"
     return None
 
 
 def message_of(reply: ProbeReply) -> str:
-    """The words of an error, shortened."""
+    """Return the words of an error, shortened."""
     document = reply.document()
     for path in (("error", "message"), ("message",), ("detail",), ("error",)):
         found = dig(document, *path)
@@ -58,7 +58,7 @@ def message_of(reply: ProbeReply) -> str:
 
 
 def trouble(reply: ProbeReply) -> ProbeVerdict | None:
-    """The verdict over a reply that is no success, or ``None``."""
+    """Return the verdict over a reply that is no success, or ``None``."""
     if reply.ended == "large":
         return no(reply.trouble)
     if reply.ended in ("late", "broken"):
@@ -82,7 +82,7 @@ def settle(reply: ProbeReply) -> None:
 
 
 def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
-    """The choice of a plain completion; raises :class:`Settled` where there is none."""
+    """Return the choice of a plain completion; raise :class:`Settled` if there is none."""
     settle(reply)
     document = reply.document()
     if document is None:
@@ -113,11 +113,11 @@ class ProbeStream:
 
     @property
     def usage(self) -> object:
-        """The usage that came last."""
+        """Return the usage that came last."""
         return next((u for c in reversed(self.chunks) if (u := dig(c, "usage")) is not None), None)
 
     def deltas(self, choice: int = 0) -> list[dict[str, object]]:
-        """The deltas of a choice, in order."""
+        """Return the deltas of a choice, in order."""
         found = (
             dig(one, "delta")
             for chunk in self.chunks
@@ -127,13 +127,13 @@ class ProbeStream:
         return [delta for delta in found if isinstance(delta, dict)]
 
     def finishes(self) -> list[object]:
-        """Every finish reason that is not null."""
+        """Return every finish reason that is not null."""
         choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
 
 def streamed(reply: ProbeReply) -> ProbeStream:
-    """The stream; raises :class:`Settled` where it is none."""
+    """Return the stream; raise :class:`Settled` where it is none."""
     settle(reply)
     if reply.content_type != "text/event-stream":
         kind = reply.content_type or "no content type"
@@ -163,7 +163,7 @@ def streamed(reply: ProbeReply) -> ProbeStream:
 
 
 def joined(stream: ProbeStream) -> ProbeAnswer:
-    """The first choice, put together."""
+    """Return the first choice, put together."""
     deltas = stream.deltas()
     reasons = stream.finishes()
     return ProbeAnswer(
@@ -181,7 +181,7 @@ def joined(stream: ProbeStream) -> ProbeAnswer:
 
 
 def plain(reply: ProbeReply) -> ProbeReply:
-    """A stream as the plain reply that it stands for; any other reply as it is."""
+    """Return a stream as the plain reply that it stands for; any other reply as it is."""
     if reply.content_type != "text/event-stream" or trouble(reply) is not None:
         return reply
     try:
@@ -228,7 +228,7 @@ def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
 
 
 def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
-    """What rule S does not allow of the bytes."""
+    """Return the violations of rule S in the bytes."""
     faults = []
     if b"\r\n" in body:
         faults.append("lines end in CR LF")

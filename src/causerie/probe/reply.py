@@ -1,4 +1,4 @@
-"""What came back, as it came."""
+"""Replies of a provider, unmodified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ended = Literal["whole", "left", "late", "broken", "large"]
 
 
 def dig(value: object, *path: str | int) -> object:
-    """What stands at the path in decoded JSON; ``None`` where nothing does."""
+    """Return the value at the path in decoded JSON; ``None`` if there is none."""
     for step in path:
         if isinstance(step, str) and isinstance(value, dict):
             value = value.get(step)
@@ -42,11 +42,11 @@ class ProbeReply:
 
     @property
     def content_type(self) -> str:
-        """The media type alone."""
+        """Return the media type alone."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """The body as JSON; ``None`` where it is none."""
+        """Return the body as JSON; ``None`` if it is none."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -11,7 +11,7 @@ from causerie.probe.interview import Finding
 def report(
     base_url: str, entry: ProbedModel, findings: Sequence[Finding], *, requests: int, tokens: int
 ) -> dict[str, object]:
-    """Findings in the order of asking, and the entry that follows from them.
+    """Return the findings in the order of asking, and the entry that follows from them.
 
     ``tokens`` are those that the provider has counted itself.
     """

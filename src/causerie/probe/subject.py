@@ -1,4 +1,4 @@
-"""What the probe knows of the model it asks, growing from question to question."""
+"""Knowledge about the probed model, which grows with each question."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Messages = Sequence[Mapping[str, object]]
 
 
 def user(text: str) -> dict[str, object]:
-    """A message of the user."""
+    """Return a message of the user."""
     return {"role": "user", "content": text}
 
 
@@ -42,7 +42,7 @@ class Subject:
     continues: bool | None = None
 
     def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """A completion of at most ``most`` tokens of text, as steady and quiet as can be.
+        """Return a completion of at most ``most`` tokens of text, as steady and quiet as can be.
 
         A field given as ``None`` is left out.
         """
@@ -53,6 +53,6 @@ class Subject:
         return chat({name: value for name, value in body.items() if value is not None})
 
     def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """The same with thinking on; ``most`` counts the thinking too."""
+        """Return the same with thinking on; ``most`` counts the thinking too."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})

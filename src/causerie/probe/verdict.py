@@ -24,7 +24,7 @@ class ProbeVerdict:
 
     @property
     def good(self) -> bool:
-        """Whether a caller can rely on it."""
+        """Return whether a caller can rely on it."""
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 
@@ -45,7 +45,7 @@ def unclear(how: str) -> ProbeVerdict:
 
 
 def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
-    """Yes where nothing is missing, no where all ``of`` things are, else partly."""
+    """Return yes if nothing is missing, no if all ``of`` things are, otherwise partly."""
     if not missing:
         return yes(how)
     words = "; ".join(missing)

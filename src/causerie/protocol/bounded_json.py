@@ -11,7 +11,7 @@ of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,8 +26,10 @@ _SLICE = 1024 * 1024
 _WHITE_SPACE = b" \t\r\n"
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
-_LARGE_EXPONENT = re.compile(rb"[eE][+-]?0*[1-9][0-9]{2}")
-_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_PLAINLY = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")  # every digit as 0, every E as e
+_HUGE = (b"e000", b"e+000", b"e-000")
+_STRETCH = 24  # digits: more than any double prints in a row
+_LONG = (b"e00", b"e+00", b"0" * _STRETCH)
 
 
 class Bounds(Struct, frozen=True):
@@ -40,8 +42,10 @@ class Bounds(Struct, frozen=True):
     """Arrays and objects inside one another."""
     values: int = 150_000
     """Values and keys together."""
-    exponents: int = 1_000
+    exponents: int = 64
     """Numbers with an exponent of three digits or more; each may take 20 µs."""
+    long: int = 5_000
+    """Exponents from 10 on, and stretches of 24 digits; each may take 3 µs."""
     digits: int = 400
     """Digits in a row; no double needs more."""
     bare: int = 2 * 1024 * 1024
@@ -49,8 +53,10 @@ class Bounds(Struct, frozen=True):
 
 
 DEFAULT = Bounds()
-REPLY = Bounds(values=1_500_000, bare=8 * 1024 * 1024)
+REPLY = Bounds(values=1_500_000, exponents=1_000, long=20_000, bare=8 * 1024 * 1024)
 """Of the reply of a provider: log-probabilities are many numbers, and the operator chose it."""
+ARGUMENTS = Bounds(nesting=2**31, values=25_000)
+"""Of the arguments of past calls, together; whoever reads them bounds their depth."""
 
 
 class TooMuchWork(msgspec.DecodeError):
@@ -62,17 +68,23 @@ def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
 
     Text that is no JSON may pass; decoding it fails quickly.
     """
-    if len(document) <= SMALL and _is_harmless(document, bounds):
-        return
+    if len(document) > SMALL or not _is_harmless(document, bounds):
+        check_together((document,), bounds)
+
+
+def check_together(documents: Iterable[bytes], bounds: Bounds = DEFAULT) -> None:
+    """Raise :class:`TooMuchWork` for documents that exceed the bounds together."""
     scan = _Scan(bounds)
-    start, size = 0, len(document)
-    while start < size:
-        piece = document[start : start + _SLICE]
-        escapes = len(piece) - len(piece.rstrip(b"\\"))
-        if escapes % 2 and start + len(piece) < size:  # never cut an escape in two
-            piece = piece[:-1]
-        scan.feed(piece)
-        start += len(piece)
+    for document in documents:
+        start, size = 0, len(document)
+        while start < size:
+            piece = document[start : start + _SLICE]
+            escapes = len(piece) - len(piece.rstrip(b"\\"))
+            if escapes % 2 and start + len(piece) < size:  # never cut an escape in two
+                piece = piece[:-1]
+            scan.feed(piece)
+            start += len(piece)
+        scan.end_document()
     scan.finish()
 
 
@@ -87,11 +99,15 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
 
 
 def _is_harmless(document: bytes, bounds: Bounds) -> bool:
-    """Return whether a small document has neither deep nesting nor a long number for sure."""
-    return document.count(b"[") + document.count(b"{") <= bounds.nesting and (
-        len(document) <= bounds.digits
-        or b"0" * (bounds.digits + 1) not in document.translate(_TO_ZEROS)
-    )
+    """Return whether a small document is neither deep nor holds costly numbers for sure."""
+    if document.count(b"[") + document.count(b"{") > bounds.nesting:
+        return False
+    if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):
+        return True
+    plain = document.translate(_PLAINLY)
+    if plain.count(b"000") <= min(bounds.exponents, bounds.digits // 3):  # a part of all of them
+        return True
+    return _count(plain, _HUGE) <= bounds.exponents and b"0" * (bounds.digits + 1) not in plain
 
 
 class _Scan:
@@ -122,15 +138,25 @@ class _Scan:
             )
         self._bare.append(bare)
 
+    def end_document(self) -> None:
+        """What follows is a document of its own, whether or not this one was whole."""
+        self._in_string = False
+        self._bare.append(b" ")
+
     def finish(self) -> None:
-        """Judge the whole document."""
+        """Judge what was fed."""
         bare, bounds = b"".join(self._bare), self._bounds
         opened = bare.count(b"[") + bare.count(b"{")
         if bare.count(b",") + bare.count(b":") + opened >= bounds.values:
             raise self._too_many_values()
-        if _exponents(bare) > bounds.exponents and _large_exponents(bare) > bounds.exponents:
+        plain = bare.translate(_PLAINLY)
+        if _count(plain, _HUGE) > bounds.exponents:
             raise TooMuchWork(f"it has more than {bounds.exponents} numbers such as 1e289")
-        if b"0" * (bounds.digits + 1) in bare.translate(_TO_ZEROS):
+        if _count(plain, _LONG) > bounds.long:
+            raise TooMuchWork(
+                f"it has more than {bounds.long} numbers such as 1.5e50 or of {_STRETCH} digits"
+            )
+        if b"0" * (bounds.digits + 1) in plain:
             raise TooMuchWork(f"it has a number of more than {bounds.digits} digits")
         if opened > bounds.nesting and _is_deeper(bare, bounds.nesting):
             raise TooMuchWork(f"it nests arrays and objects more than {bounds.nesting} deep")
@@ -139,13 +165,8 @@ class _Scan:
         return TooMuchWork(f"it has more than {self._bounds.values} values and keys")
 
 
-def _exponents(bare: bytes) -> int:
-    literals = bare.count(b"true") + bare.count(b"false")
-    return bare.count(b"e") + bare.count(b"E") - literals
-
-
-def _large_exponents(bare: bytes) -> int:
-    return sum(1 for _ in _LARGE_EXPONENT.finditer(bare))
+def _count(plain: bytes, marks: tuple[bytes, ...]) -> int:
+    return sum(map(plain.count, marks))
 
 
 def _is_deeper(bare: bytes, depth: int) -> bool:

@@ -7,7 +7,7 @@ part of a circle, so nobody looks for one in them (``gc=False``).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,7 +19,7 @@ from causerie.providers.wire import MOST_TOKENS, Tokens
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _Some = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
-_None = Annotated[list[Any], Meta(max_length=0)] | None
+_None = tuple[()] | None  # whose elements, where it has some, are not read
 
 
 class FastDelta(Struct, gc=False):

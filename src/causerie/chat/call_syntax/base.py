@@ -1,9 +1,9 @@
-"""What every segment's reader and grammar share.
+"""Shared parts of the readers and grammars of all segments.
 
-A *reader* takes the model's text piece by piece, however it is cut, and says
-what it means. A *grammar* is a Lark expression (llguidance dialect) that
-admits just the texts the reader understands. Both are made per call: they know
-the function's schema, and nothing about streams, engines or messages.
+A *reader* consumes the model's text in pieces of any size and reports its
+meaning. A *grammar* is a Lark expression (llguidance dialect) that admits
+exactly the texts that the reader understands. Both are created per call: they
+know the function's schema, and nothing about streams, engines or messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Schema = Mapping[str, object]
 
 
 def json_value(text: str) -> object:
-    """The value of a JSON text; raises ``ValueError`` for what only Python reads (``NaN``)."""
+    """Return the value of a JSON text; raise ``ValueError`` for Python's extensions (``NaN``)."""
     return json.loads(text, parse_constant=_no_constant)
 
 
@@ -32,12 +32,11 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a piece of text meant.
+    """Meaning of one piece of text.
 
     ``arguments`` is the next part of the JSON text of the arguments; ``value``
-    is what a name or an id turned out to be (set once, with ``rest``);
-    ``rest`` is the text behind the segment, or ``None`` while the segment wants
-    more.
+    is the complete name or id (set once, with ``rest``); ``rest`` is the text
+    after the segment, or ``None`` while the segment is incomplete.
     """
 
     arguments: str = ""
@@ -49,23 +48,23 @@ class Reader(Protocol):
     """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
 
     def feed(self, text: str) -> Read:
-        """Take the next piece; raises :class:`Unreadable` where it cannot be this segment."""
+        """Take the next piece; raise :class:`Unreadable` where it cannot be this segment."""
         ...
 
 
 class GrammarScope(Protocol):
-    """Where a grammar is being written; :mod:`causerie.chat.constraint` is one."""
+    """Interface to a grammar under construction, implemented by :mod:`causerie.chat.constraint`."""
 
     def rule(self, expression: str) -> str:
         """Add a rule and return its name."""
         ...
 
     def reserve(self) -> str:
-        """The name of a rule that is to be defined, so that it can refer to itself."""
+        """Return the name of a rule that is to be defined, so that it can refer to itself."""
         ...
 
     def define(self, name: str, expression: str) -> None:
-        """Say what a reserved rule is."""
+        """Define a reserved rule."""
         ...
 
     def terminal(self, expression: str) -> str:
@@ -73,37 +72,37 @@ class GrammarScope(Protocol):
         ...
 
     def literal(self, text: str) -> str:
-        """An expression for fixed text; control tokens in it become those tokens."""
+        """Return an expression for fixed text; control tokens in it become those tokens."""
         ...
 
     def until(self, marker: str) -> str:
-        """An expression for any text up to and including the first ``marker``."""
+        """Return an expression for any text up to and including the first ``marker``."""
         ...
 
     def closed(self, text: str, marker: str) -> str:
-        """An expression for ``text``, a terminal's, that does not hold ``marker``, and the marker.
+        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 
         White space around a marker belongs to it.
         """
         ...
 
     def json(self, schema: Schema) -> str:
-        """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
+        """Return an expression for JSON by schema, written as Python's ``json.dumps`` would."""
         ...
 
 
 def spelled(text: str) -> str:
-    """``text`` as a regular expression to stand between slashes (Rust's dialect)."""
+    """Return ``text`` as a regular expression for use between slashes (Rust's dialect)."""
     return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")
 
 
 def without(marker: str) -> str:
-    """A terminal for any text that does not hold ``marker``."""
+    """Return a terminal for any text that does not hold ``marker``."""
     return f"/(.|\\n)*/ & ~/(.|\\n)*{spelled(marker)}(.|\\n)*/"
 
 
 def text_overlap(text: str, marker: str) -> int:
-    """How many characters at the end of ``text`` could be the beginning of ``marker``."""
+    """Return how many characters at the end of ``text`` could be the beginning of ``marker``."""
     for size in range(min(len(text), len(marker) - 1), 0, -1):
         if text.endswith(marker[:size]):
             return size

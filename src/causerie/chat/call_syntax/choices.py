@@ -1,8 +1,8 @@
-"""What a schema says of one value, taken apart: references resolved, alternatives side by side.
+"""Alternatives that a schema allows for one value, with references resolved.
 
-Whoever writes arguments one by one has to know whether a value is a string
-before its first character, and what kind of string. Knows the keywords that
-apply schemas to the same value; knows nothing of grammars.
+A writer of single arguments has to know before the first character whether a
+value is a string, and what kind of string. This module knows the keywords that
+apply schemas to the same value; it knows nothing of grammars.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _MOST = 64  # combinations of alternatives that hold at once
 
 
 def definitions(schema: Schema) -> dict[str, object]:
-    """What a part of ``schema`` may refer to."""
+    """Return the definitions that a part of ``schema`` may refer to."""
     return {key: schema[key] for key in _DEFINITIONS if key in schema}
 
 
 def part_of(schema: Schema, part: object) -> Schema | None:
-    """A schema inside ``schema`` with what it may refer to; ``None`` if nothing may be there."""
+    """Return a schema inside ``schema`` with its definitions; ``None`` if it admits nothing."""
     if part is False:
         return None
     return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
 
 
 def resolved(root: Schema, reference: str) -> Schema | bool:
-    """The schema that a local reference names; one that names nothing allows anything."""
+    """Return the schema that a local reference names; an unresolved one admits anything."""
     found: object = root
     for part in reference.removeprefix("#").split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -61,7 +61,7 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
 
 
 def anchored(root: Schema) -> Schema:
-    """The same schema, whose parts mean what they mean with nothing but its definitions.
+    """Return the same schema, whose parts mean what they mean with nothing but its definitions.
 
     Whatever is referred to becomes one of them, and nothing else: what nobody refers to
     has not been counted. What is applied alone stands for itself: a reference of the
@@ -106,7 +106,7 @@ def anchored(root: Schema) -> Schema:
 
 
 def _entered(whole: Schema) -> Schema:
-    """A whole that is nothing but a reference, as what it refers to."""
+    """Return the target of a schema that consists only of a reference."""
     reference = whole.get("$ref")
     if not isinstance(reference, str) or not (whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS):
         return whole
@@ -116,14 +116,14 @@ def _entered(whole: Schema) -> Schema:
 
 
 def _is_applied(key: str, schema: Schema) -> bool:
-    """Whether a keyword of ``schema`` holds schemas that say something."""
+    """Return whether a keyword of ``schema`` holds schemas that constrain the value."""
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
     return key not in _VALUES and not is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
-    """A function's parameters as the constraint takes them.
+    """Return a function's parameters as the constraint takes them.
 
     No properties means no arguments; otherwise properties that the schema does
     not name are left out, which any schema that merely allows them admits.
@@ -144,7 +144,7 @@ def closed_schema(parameters: Schema) -> Schema:
 
 
 def _leading_content(schema: Schema) -> Iterator[object]:
-    """The schemas that hold alongside it for the same object."""
+    """Yield the schemas that hold alongside it for the same object."""
     for key in ("allOf", "anyOf", "oneOf"):
         options = schema.get(key)
         yield from options if isinstance(options, list) else ()
@@ -157,7 +157,7 @@ def _names_others(option: object) -> bool:
 
 
 def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
-    """The one part of an ``allOf``, where nothing else says anything."""
+    """Return the only part of an ``allOf`` if nothing else constrains the value."""
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -167,7 +167,7 @@ def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def choices(schema: Schema) -> list[Schema]:
-    """The schemas one of which a value follows, with the definitions; none of them applies others.
+    """Return schemas of which a value follows one, with definitions; none applies other schemas.
 
     There are none where no value can follow ``schema``. Raises ``InvalidRequest``
     (``unsupported_schema``) where they are too many, or cannot be told.
@@ -201,7 +201,7 @@ def _applied(schema: Schema) -> Iterator[Sequence[object]]:
 
 
 def kinds_of(choice: Schema) -> frozenset[str]:
-    """The JSON types that a value of a choice may have; all where it does not say."""
+    """Return the JSON types that a value of a choice may have; all if it names none."""
     values = constants(choice)
     if values is not None:
         return frozenset(map(kind_of, values))
@@ -212,13 +212,13 @@ def kinds_of(choice: Schema) -> frozenset[str]:
 
 
 def kinds(schema: Schema) -> frozenset[str]:
-    """The JSON types that a value may have; empty where it may have any."""
+    """Return the JSON types that a value may have; empty if it may have any."""
     found = frozenset[str]().union(*map(kinds_of, choices(schema)))
     return frozenset() if found >= ALL else found
 
 
 def without_text(choice: Schema) -> Schema:
-    """A choice without its strings; there is something else in it."""
+    """Return a choice without its strings; there is something else in it."""
     left = sorted(kinds_of(choice) - {"string"})
     narrowed = {**choice, "type": left[0] if len(left) == 1 else left}
     values = constants(choice)
@@ -229,5 +229,5 @@ def without_text(choice: Schema) -> Schema:
 
 
 def is_meant(value: object, schema: Schema) -> bool:
-    """Whether a text that may be a string, and reads as JSON too, stands for ``value``."""
+    """Return whether the schema admits ``value``, the JSON reading of a possible string."""
     return any(admits(choice, value) for choice in choices(schema))

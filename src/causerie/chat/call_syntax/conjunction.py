@@ -1,7 +1,7 @@
-"""What two schemas say of one value together.
+"""Conjunction of two schemas of one value.
 
-Exact, or refused: a rule that one of them has is never lost alongside the
-other's. Knows the keywords of JSON Schema; follows no references.
+The result is exact, or the schema is rejected: no rule of either schema is
+lost. Knows the keywords of JSON Schema; follows no references.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
 
 
 def refused(schema: Schema, reason: str, *keys: str) -> InvalidRequest:
-    """The refusal of a part of a function's parameters."""
+    """Return the refusal of a part of a function's parameters."""
     return unsupported("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     return _NAMES[type(value)]
 
 
 def constants(choice: Schema) -> list[object] | None:
-    """The values that a choice lists."""
+    """Return the values that a choice lists."""
     values = [choice["const"]] if "const" in choice else choice.get("enum")
     return values if isinstance(values, list) else None
 
 
 def admits(choice: Schema, value: object) -> bool:
-    """Whether a value is one of a choice's constants, or of its type and within its bounds."""
+    """Return whether a value is one of a choice's constants, or has its type and bounds."""
     values = constants(choice)
     if values is not None:
         return any(same(value, each) for each in values)
@@ -53,7 +53,7 @@ def admits(choice: Schema, value: object) -> bool:
 
 
 def met(one: Schema, other: Schema) -> Schema | None:
-    """Both at once; ``None`` where no value has the type, or is a constant, of both."""
+    """Return the conjunction; ``None`` if no value has the type, or is a constant, of both."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if one[key] == other[key]:
@@ -78,7 +78,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
 
 
 def settled(choice: Schema) -> Schema | None:
-    """The choice with those of its constants that follow the rest of it; ``None`` without any."""
+    """Return the choice with those of its constants that follow the rest; ``None`` without any."""
     values = constants(choice)
     if values is None:
         return choice
@@ -95,7 +95,7 @@ def settled(choice: Schema) -> Schema | None:
 
 
 def _members(one: Schema, other: Schema) -> Mapping[str, object]:
-    """The properties of two object schemas, each as both see it."""
+    """Return the properties of two object schemas, each as both see it."""
     names = dict.fromkeys([*_named(one), *_named(other)])
     found: dict[str, object] = {}
     if names:
@@ -116,7 +116,7 @@ def _seen(schema: Schema, name: str) -> object:
 
 
 def _both(first: object, second: object) -> object:
-    """A schema for what follows both."""
+    """Return a schema that is valid for both."""
     if first is False or second is False:
         return False
     parts = _union(_parts(first), _parts(second))
@@ -143,7 +143,7 @@ def _union(first: Sequence[object], second: Sequence[object]) -> list[object]:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two JSON values are equal; true is not 1."""
+    """Return whether two JSON values are equal; true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

@@ -71,7 +71,7 @@ class ElementReader:
                 return Read(arguments=out, rest=self._text)
 
     def _tag(self) -> str | None:
-        """The next tag behind a marker: a child begins or the element ends."""
+        """Return the next tag behind a marker: a child begins or the element ends."""
         text = self._text.lstrip()
         if not text.startswith(self._mark):
             if self._mark.startswith(text):
@@ -122,7 +122,7 @@ class ElementReader:
         return property_in(outer.schema, name)
 
     def _value(self) -> str | None:
-        """A leaf's text up to its closing tag, or the first child."""
+        """Return a leaf's text up to its closing tag, or the first child."""
         if not self._resumed and not self._streams and not self._leaf():
             return "" if self._step == self._tag else None
         at = self._text.find(self._mark)
@@ -137,7 +137,7 @@ class ElementReader:
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
     def _leaf(self) -> bool:
-        """Whether a text stands here; sets the step where a child does."""
+        """Return whether the element holds text; set the next step if it holds a child element."""
         text = self._text.lstrip()
         opening = f"{self._mark}<"
         if f"{opening}/".startswith(text):
@@ -177,7 +177,7 @@ class _Elements(ArgumentRules[str | None]):
         self._mark = mark
 
     def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
-        """The ways to write a value; null is left out where it can be something else."""
+        """Yield the ways to write a value; null is left out where it can be something else."""
         found = choices(schema)
         is_null = all(kinds_of(choice) == _NULL for choice in found)
         lists = any("array" in kinds_of(choice) for choice in found)
@@ -198,15 +198,15 @@ class _Elements(ArgumentRules[str | None]):
         return self._closed(text, place)
 
     def _closed(self, text: str, place: str | None) -> str:
-        """Fixed text and the closing tag."""
+        """Return fixed text and the closing tag."""
         return self.scope.literal(text + self._tag(place)) + self._any(place)
 
     def _tag(self, place: str | None) -> str:
-        """The closing tag, as far as its text is known."""
+        """Return the closing tag, as far as its text is known."""
         return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
 
     def _any(self, place: str | None) -> str:
-        """What there is behind that: any name."""
+        """Return the rest of a tag with any name; empty for a known place."""
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
     def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
@@ -233,7 +233,7 @@ class _Elements(ArgumentRules[str | None]):
         return text + self._any(place)
 
     def object(self, choice: Schema, lists: bool = False) -> str | None:
-        """Its elements; a free one is closed by any name, for no grammar can repeat one."""
+        """Return its elements; a free one is closed by any name, for no grammar can repeat one."""
         members = members_of(
             choice,
             f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
@@ -260,13 +260,13 @@ class _Elements(ArgumentRules[str | None]):
 
 
 def _likely(choice: Schema) -> tuple[str]:
-    """The one kind of value that is written where the schema names none."""
+    """Return the one kind of value that is written where the schema names none."""
     if "properties" in choice:
         return ("object",)
     return ("array",) if "items" in choice else ("string",)
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarScope) -> str:
-    """The elements of a function's parameters."""
+    """Return the elements of a function's parameters."""
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -1,4 +1,4 @@
-"""What a list may hold, item by item, and the grammar of lists. Knows no notation."""
+"""Items that a list may hold, and the grammar of lists. Knows no notation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Items:
 
 
 def items_of(choice: Schema) -> Items:
-    """What an array schema says of its items; one that cannot be ends the list."""
+    """Return the items that an array schema admits; the list ends at an item that cannot exist."""
     items, first = choice.get("items", True), choice.get("prefixItems", [])
     if isinstance(items, list):
         first, items = items, choice.get("additionalItems", True)
@@ -66,7 +66,7 @@ def items_of(choice: Schema) -> Items:
 
 
 def item_in(schema: Schema, at: int) -> Schema:
-    """What any schema says of an item, where it is a list; it may be one in several ways."""
+    """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
     found = []
     for choice in choices(schema):
         items = items_of(choice)

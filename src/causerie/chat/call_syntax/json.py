@@ -31,7 +31,7 @@ class JsonReader:
         return Read(arguments=text[:end], rest=text[end:])
 
     def _end(self, text: str) -> int | None:
-        """The position behind the closing brace, where the text holds it."""
+        """Return the position after the closing brace, if the text contains it."""
         at = 0
         if self._escaped and text:
             self._escaped = False

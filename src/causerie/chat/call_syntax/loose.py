@@ -35,7 +35,7 @@ class LooseReader:
 
 
 def loose_grammar(quote: str, schema: Schema, scope: GrammarScope) -> str:
-    """The object by a function's parameters."""
+    """Return the object by a function's parameters."""
     writer = _Loose(quote, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
@@ -48,7 +48,7 @@ class _Loose(ArgumentRules[None]):
         self._quote = quote
 
     def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
-        """The ways to write a value."""
+        """Yield the ways to write a value."""
         for choice in choices(schema):
             if constants(choice) is None:
                 yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
@@ -81,7 +81,7 @@ class _Loose(ArgumentRules[None]):
         return self.value(schema, None)
 
     def object(self, choice: Schema) -> str | None:
-        """An object with its braces; ``None`` where there can be none."""
+        """Return an object with its braces; ``None`` if there can be none."""
         members = members_of(choice, _KEY, lambda name: self._quote not in name)
         if members is None:
             return None
@@ -96,7 +96,7 @@ class _Loose(ArgumentRules[None]):
         return f'"{{" {inside} "}}"'
 
     def _key(self, name: str) -> str:
-        """The name and its colon; in quotes where it would not be read as one."""
+        """Return the name and its colon; in quotes if it would not be read as a name otherwise."""
         return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
 
     def _string(self, choice: Schema) -> str:
@@ -108,7 +108,7 @@ class _Loose(ArgumentRules[None]):
 
 
 def loose(value: object, quote: str) -> str:
-    """A value in the loose notation."""
+    """Return a value in the loose notation."""
     if isinstance(value, str):
         return f"{quote}{value}{quote}"
     if value is None:

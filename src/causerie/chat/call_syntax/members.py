@@ -1,7 +1,7 @@
-"""What an object may hold, taken apart for whoever writes or reads it key by key.
+"""Members that an object may hold, for readers and writers that work key by key.
 
-Names that are declared come in their order; other ones may follow where the
-schema says so. Knows object schemas; knows no notation.
+Declared names come in their order; other names may follow if the schema
+allows them. Knows object schemas; knows no notation.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ObjectMembers:
 def members_of(
     choice: Schema, key: str, is_writable: Callable[[str], bool]
 ) -> ObjectMembers | None:
-    """What the object may hold; ``None`` where nothing can.
+    """Return the members that the object may hold; ``None`` if no object is possible.
 
-    ``key`` is a regular expression (between slashes) for the free keys of a notation,
-    ``is_writable`` whether it can write a name. Raises ``InvalidRequest``
-    (``unsupported_schema``) for what could not be enforced.
+    ``key`` is a regular expression (between slashes) for the free keys of a notation;
+    ``is_writable`` returns whether the notation can write a name. Raises ``InvalidRequest``
+    (``unsupported_schema``) for constraints that cannot be enforced.
     """
     required = _list(choice, "required")
     declared = _names(choice)
@@ -70,7 +70,7 @@ def members_of(
 
 
 def property_of(choice: Schema, name: str) -> Schema | None:
-    """What an object schema says of a property, with its definitions; ``None`` if none may be."""
+    """Return the schema of a property, with its definitions; ``None`` if it is not allowed."""
     named = _mapping(choice, "properties")
     if name in named:
         return part_of(choice, named[name])
@@ -81,7 +81,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 
 def property_in(schema: Schema, name: str) -> Schema:
-    """The same of any schema, which may be an object in several ways."""
+    """Return the same of any schema, which may be an object in several ways."""
     found = [of for choice in choices(schema) if (of := property_of(choice, name))]
     distinct = [of for at, of in enumerate(found) if of not in found[:at]]
     if len(distinct) > 1:
@@ -90,7 +90,7 @@ def property_in(schema: Schema, name: str) -> Schema:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    """The names of the properties of any schema, in order."""
+    """Return the names of the properties of any schema, in order."""
     found = (_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
@@ -101,7 +101,7 @@ def _names(choice: Schema) -> dict[str, None]:
 
 
 def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
-    """The keys that no property is named by, as terminals that exclude each other."""
+    """Return the keys that no property is named by, as terminals that exclude each other."""
     patterns = _mapping(choice, "patternProperties")
     silent = not _mapping(choice, "properties") or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
@@ -120,7 +120,7 @@ def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[s
 
 
 def _bounds(choice: Schema, required: int, named: int, free: bool) -> tuple[int, int | None]:
-    """How many free keys there are, so that there are as many in all as the schema wants."""
+    """Return the bounds of the number of free keys that meet the schema's total of properties."""
     low, high = choice.get("minProperties", 0), choice.get("maxProperties")
     least = max(low - required, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None

@@ -89,7 +89,7 @@ class ParameterReader:
         return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        """Where a key ends and its value begins, and whether that is a string."""
+        """Return the end of a key, the start of its value, and whether the value is a string."""
         places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
         found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
         if not found or self._undecided(text, found[0][0]):
@@ -98,7 +98,7 @@ class ParameterReader:
         return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
-        """The same where the type is named between two texts."""
+        """Return the same where the type is named between two texts."""
         assert self._typed is not None
         head, tail = self._typed
         at = text.find(head, len(self._before))
@@ -178,7 +178,7 @@ class ParameterReader:
         return piece.strip()
 
     def _constant(self, piece: str) -> str | None:
-        """What Python writes as a word, where the schema wants the constant and no such string."""
+        """Return the JSON of a Python constant if the schema admits it and no such string."""
         written = relaxed_json(piece.strip()) if piece.strip() in _CONSTANTS else None
         if written is None or not self._is_text or is_meant(piece, self._value):
             return None
@@ -186,19 +186,19 @@ class ParameterReader:
 
     @property
     def _is_text(self) -> bool:
-        """Whether the value may be a string and nothing has told that it is none."""
+        """Return whether the value may be a string and nothing so far rules that out."""
         return self._raw is None and (not self._expected or "string" in self._expected)
 
 
 def _in_string(text: str) -> bool:
-    """Whether ``text`` begins a JSON list or object and stops within one of its strings."""
+    """Return whether ``text`` begins a JSON list or object and stops within one of its strings."""
     if text.lstrip()[:1] not in ("[", "{"):
         return False
     return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
-    """Each declared property in order, the required ones always; then others that may be."""
+    """Return the declared properties in order, required ones always; then other possible ones."""
     found = (_list(form, choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
     if not lists:
@@ -232,7 +232,7 @@ def _list(form: ParameterList, schema: Schema, scope: GrammarScope) -> str | Non
 
 
 def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
-    """A value with the text before it, which may tell a string from others, and the one behind."""
+    """Return a value with the text before it, which may mark a string, and the text after it."""
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
@@ -251,7 +251,7 @@ def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
 
 
 def _other_value(form: ParameterList, options: list[Schema], scope: GrammarScope) -> str:
-    """A value that is no string, and the text behind it."""
+    """Return a value that is no string, and the text behind it."""
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
@@ -288,7 +288,7 @@ def _any_of(options: list[Schema]) -> Schema:
 
 
 def _raw_value(form: ParameterList, choice: Schema, scope: GrammarScope) -> str | None:
-    """The strings of a choice and the text behind; ``None`` where any text will do."""
+    """Return the strings of a choice and the text after it; ``None`` if it admits any text."""
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]

@@ -65,7 +65,7 @@ class CallIdReader:
 
 
 def call_id_grammar(pattern: str, names: str) -> str:
-    """The terminal for an id: ``{index}`` is a number, ``{name}`` one of ``names`` (a regex).
+    """Return the terminal of an id: ``{index}`` is a number, ``{name}`` one of ``names`` (a regex).
 
     Numbers have an end, so that no id is longer than :class:`CallIdReader` waits for.
     """

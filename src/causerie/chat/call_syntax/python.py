@@ -31,7 +31,7 @@ class PythonReader:
 
 
 def python_grammar(schema: Schema, scope: GrammarScope) -> str:
-    """Each declared parameter in order, the required ones always; then others that may be."""
+    """Return the declared parameters in order, required ones always; then other possible ones."""
     found = (_list(choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
     if not lists:
@@ -60,7 +60,7 @@ def separated(
     comma: str,
     scope: GrammarScope,
 ) -> str:
-    """The parts in order, then the others in any; the first of each pair: must it be there."""
+    """Return the parts in order, then the others in any order; a pair's flag means required."""
     other = scope.rule(" | ".join(others)) if others else ""
     rest = [f"({comma} {other}){members.how_many()}" if other else '""']  # behind what is written
     for needed, part in reversed(parts):
@@ -88,7 +88,7 @@ def _value(schema: Schema, scope: GrammarScope) -> str:
 
 
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
-    """The constants that values of some choices may be, and whether they may be anything else.
+    """Return the constants that values of some choices may be, and whether others are possible.
 
     What a choice lists is written as JSON.
     """

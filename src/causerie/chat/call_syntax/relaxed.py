@@ -71,7 +71,7 @@ class RelaxedReader:
                 return Read(arguments=out, rest=self._text)
 
     def _next(self) -> str:
-        """The first character that is no white space, which is dropped."""
+        """Return the first character that is no white space, which is dropped."""
         self._text = self._text.lstrip()
         return self._text[:1]
 
@@ -107,7 +107,7 @@ class RelaxedReader:
         return "}" if closed.keyed else "]"
 
     def _comma(self) -> str:
-        """What stands in front of the next value of the innermost list."""
+        """Return the separator before the next value of the innermost list."""
         count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
         return ", " if count else ""
 
@@ -141,7 +141,7 @@ class RelaxedReader:
         return f"{self._comma()}{_quoted(name)}: "
 
     def _key(self) -> str | None:
-        """A key, bare or in quotes, and its colon."""
+        """Return a key, bare or in quotes, and its colon."""
         if not self._next():
             return None
         if self._text[0] == "}":
@@ -191,7 +191,7 @@ class RelaxedReader:
         return (self._comma() if lead is None else lead) + written
 
     def _quote_here(self) -> str | None:
-        """The quote that stands here, ``""`` if none does, ``None`` while it may be cut."""
+        """Return the quote at this place, ``""`` if there is none, ``None`` while it may be cut."""
         for mark in self._quotes:
             if self._text.startswith(mark):
                 return mark
@@ -233,7 +233,7 @@ class RelaxedReader:
         return at if at >= 0 else len(self._text)
 
     def _escape(self) -> str | None:
-        """The JSON text of an escape at the front, ``None`` while it is cut."""
+        """Return the JSON text of an escape at the front, ``None`` while it is cut."""
         kind = self._text[1:2]
         if not kind:
             return None
@@ -250,7 +250,7 @@ class RelaxedReader:
         return known if known is not None else "\\\\" + _inner(kind)
 
     def _after(self) -> str | None:
-        """A comma, or the end of the innermost list."""
+        """Return a comma, or the end of the innermost list."""
         first = self._next()
         if not first:
             return None
@@ -268,7 +268,7 @@ class RelaxedReader:
 
 
 def relaxed_json(text: str) -> str | None:
-    """One Python literal as JSON, ``None`` where the text is none."""
+    """Return one Python literal as JSON, ``None`` if the text is none."""
     reader = RelaxedReader(parameters=("value",))
     try:
         read = reader.feed(text + ")")
@@ -313,7 +313,7 @@ def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
 
 
 def _constant(word: str) -> str | None:
-    """The JSON text of a word or number, ``None`` if it is neither."""
+    """Return the JSON text of a word or number, ``None`` if it is neither."""
     word = _CONSTANTS.get(word, word)
     if word in ("true", "false", "null") or _JSON_NUMBER.fullmatch(word):
         return word

@@ -28,10 +28,10 @@ class ArgumentRules(ABC, Generic[Place]):
 
     @abstractmethod
     def ways(self, schema: Schema, place: Place) -> Iterable[str | None]:
-        """The expressions one of which is a value; none where nothing can follow the schema."""
+        """Return the alternatives of a value; none if no value can follow the schema."""
 
     def value(self, schema: Schema, place: Place) -> str:
-        """The name of the rule for a value."""
+        """Return the name of the rule for a value."""
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
@@ -41,7 +41,7 @@ class ArgumentRules(ABC, Generic[Place]):
         return self._names[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
-        """The rule for the ways to write all of it, with the rules for what is in it."""
+        """Return the rule for the ways to write all of it, with the rules for what is in it."""
         top = self.scope.rule(_either(schema, ways))
         while self._waiting:
             name, of, place = self._waiting.pop()

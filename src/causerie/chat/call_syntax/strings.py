@@ -11,7 +11,7 @@ from causerie.chat.schema.pattern import Refused, anywhere
 
 
 def string_terminal(schema: Schema) -> str | None:
-    """The regular expression of a bounded string; ``None`` when any text will do.
+    """Return the regular expression of a bounded string; ``None`` when any text will do.
 
     Raises ``InvalidRequest`` (``unsupported_schema``) for a pattern that cannot be followed.
     """
@@ -31,5 +31,5 @@ def string_terminal(schema: Schema) -> str | None:
 
 
 def _slashes(pattern: str) -> str:
-    """The pattern to stand between slashes."""
+    """Return the pattern to stand between slashes."""
     return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)

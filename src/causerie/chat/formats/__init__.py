@@ -1,1 +1,1 @@
-"""How model families write reasoning and tool calls: one small declaration each."""
+"""Notations of reasoning and tool calls, one small declaration per model family."""

@@ -168,14 +168,14 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
-    """How the family's template is told to think or not.
+    """Control of thinking in the family's template.
 
     ``on`` and ``off`` are template keyword arguments. ``effort`` names the
     keyword argument that takes the effort as a word, if there is one, and
-    ``efforts`` the words it knows. ``default`` is what the model does when
-    told nothing. A ``mandatory`` thinker has no ``off``. A family whose
-    template reads a word in the system message instead sets ``system_on`` /
-    ``system_off`` (``/think``, ``/no_think``).
+    ``efforts`` the words it knows. ``default`` is the model's behaviour without
+    any argument. A ``mandatory`` thinker has no ``off``. A family whose template
+    reads a word in the system message instead sets ``system_on`` / ``system_off``
+    (``/think``, ``/no_think``).
     """
 
     on: Mapping[str, object] = field(default_factory=dict)

@@ -46,7 +46,7 @@ JSON object, `KEY` and `VALUE` for arguments written one by one.
 
 
 def page(formats: Sequence[ModelFormat]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + "".join(_row(form) for form in formats)
 
 

@@ -53,7 +53,7 @@ FORMATS: tuple[ModelFormat, ...] = (
 
 
 def detect(template: str) -> ModelFormat:
-    """The format that a chat template's text is of; the fallback where it has no sign of any."""
+    """Return the format that a chat template belongs to; the fallback if none matches."""
     for form in FORMATS:
         if any(all(sign in template for sign in signs) for signs in form.detect):
             return form
@@ -61,7 +61,7 @@ def detect(template: str) -> ModelFormat:
 
 
 def by_name(name: str) -> ModelFormat:
-    """The format of that name; raises :class:`ValueError` that lists the names."""
+    """Return the format of that name; raise :class:`ValueError` that lists the names."""
     for form in FORMATS:
         if form.name == name:
             return form

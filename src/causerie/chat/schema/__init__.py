@@ -24,7 +24,7 @@ _MAX_BYTES = 500_000
 
 
 def prepare(schema: Mapping[str, object] | bool, *, param: str, any_space: bool = False) -> str:
-    """The text to stand behind ``%json`` so that the answer follows ``schema``.
+    """Return the text to stand behind ``%json`` so that the answer follows ``schema``.
 
     ``any_space`` admits white space as others write it. Raises
     ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
@@ -34,7 +34,7 @@ def prepare(schema: Mapping[str, object] | bool, *, param: str, any_space: bool 
 
 
 def json_object(*, any_space: bool = False) -> str:
-    """The text to stand behind ``%json`` for any JSON object."""
+    """Return the text to stand behind ``%json`` for any JSON object."""
     return _write({"type": "object"}, "response_format", any_space)
 
 

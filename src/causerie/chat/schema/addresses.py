@@ -20,7 +20,7 @@ _DEEPEST = 2 * MAX_DEPTH + 2
 
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
-    """The same schema; what refers to a subschema's name refers to its place instead."""
+    """Return the same schema; references to a subschema's name become references to its place."""
     names = _Names()
     names.find(schema, None)
     places = {name: _pointer(path) for name, path in names.places.items() if name not in names.torn}
@@ -40,7 +40,7 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Where each name stands; ``torn`` are those that different schemas have."""
+    """Place of each name; ``torn`` holds the names that several different schemas have."""
 
     places: dict[str, _Path | None] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)

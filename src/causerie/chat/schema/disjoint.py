@@ -1,6 +1,6 @@
-"""Whether the options of a ``oneOf`` exclude each other.
+"""Proof that the options of a ``oneOf`` exclude each other.
 
-Only what can be shown counts: different types, different constants, or a
+Only provable reasons count: different types, different constants, or a
 required property whose schemas exclude each other. Knows nothing of grammars.
 """
 
@@ -33,7 +33,7 @@ class SchemaDisjointness:
         self._left = _MAX_STEPS
 
     def overlap(self, options: Sequence[object], *, within: object) -> tuple[int, int] | None:
-        """Two options not shown to exclude each other, or ``None``.
+        """Return two options not shown to exclude each other, or ``None``.
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
@@ -79,7 +79,7 @@ class SchemaDisjointness:
     def _part_excludes(
         self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
     ) -> bool:
-        """One of the schemas that ``a`` consists of excludes ``b`` already."""
+        """Return whether one of the schemas that ``a`` consists of excludes ``b`` already."""
         reference = a.get("$ref")
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
@@ -100,7 +100,7 @@ def _kinds(declared: object) -> frozenset[str]:
 
 
 def _constants(schema: Mapping[str, object]) -> dict[str, str] | None:
-    """The values a schema names, as text that equal values share, with their kinds."""
+    """Return the values a schema names, as text that equal values share, with their kinds."""
     if "const" in schema:
         values: Sequence[object] = [schema["const"]]
     elif isinstance(schema.get("enum"), list):

@@ -47,7 +47,7 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
 
 
 def _finite_names(definitions: Mapping[str, object]) -> frozenset[str]:
-    """The definitions that some finite document satisfies, found in rounds from either end."""
+    """Return the definitions that some finite document satisfies, found in rounds."""
     known: set[str] = set()
     judge = _Judge(known)
     order = list(definitions)
@@ -129,7 +129,7 @@ class _Judge:
 
 
 def _kinds(schema: Mapping[str, object]) -> list[str]:
-    """The JSON types of a schema; all where it names none."""
+    """Return the JSON types of a schema; all if it names none."""
     declared = schema.get("type")
     if declared is None:
         return ["object", "array", *_OTHER_KINDS]
@@ -137,7 +137,7 @@ def _kinds(schema: Mapping[str, object]) -> list[str]:
 
 
 def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
-    """The schemas of the first items, and that of all others."""
+    """Return the schemas of the first items, and that of all others."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -145,7 +145,7 @@ def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
 
 
 def circle(definitions: Mapping[str, object]) -> str | None:
-    """The name of a definition that refers to itself without going into a property or item."""
+    """Return the name of a definition that refers to itself outside properties and items."""
     open_names: set[str] = set()
     done: set[str] = set()
     for first in definitions:
@@ -167,7 +167,7 @@ def circle(definitions: Mapping[str, object]) -> str | None:
 
 
 def _in_place(schema: object) -> Iterator[str]:
-    """The definitions that hold for the same value as ``schema``."""
+    """Yield the definitions that hold for the same value as ``schema``."""
     if not isinstance(schema, Mapping):
         return
     reference = schema.get("$ref")

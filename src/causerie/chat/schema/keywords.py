@@ -1,4 +1,4 @@
-"""Which keywords of JSON Schema say what, and which of them nobody can enforce."""
+"""Keywords of JSON Schema by meaning, and those that cannot be enforced."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ _HARMLESS: dict[str, tuple[object, ...]] = {
 
 
 def is_annotation(key: str) -> bool:
-    """Whether a keyword says nothing about validity."""
+    """Return whether a keyword has no effect on validity."""
     return key in ANNOTATIONS or (key.startswith("x-") and key != "x-guidance")
 
 
 def _is_any_text(schema: object) -> bool:
-    """Whether every text follows a schema, whatever notes it has."""
+    """Return whether a schema admits every text; annotations are ignored."""
     if not isinstance(schema, Mapping):
         return schema is True
     return all(is_annotation(key) or (key, of) == ("type", "string") for key, of in schema.items())

@@ -1,7 +1,7 @@
-"""What libraries write in roundabout ways, said plainly.
+"""Rewrite common roundabout schemas of libraries into plain ones.
 
-A map whose keys are an enumeration or have a pattern (``propertyNames``), as the
-properties that they are; what may not be at all (``not: {}``), as ``false``.
+A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
+the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_STEPS = 16  # from reference to reference
 def plain(
     schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
 ) -> Mapping[str, object] | bool:
-    """A schema that says the same, plainly.
+    """Return a schema that says the same, plainly.
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
     """
@@ -41,7 +41,7 @@ def plain(
 
 
 def is_never(schema: object) -> bool:
-    """Whether it says that nothing may be there."""
+    """Return whether the schema admits nothing."""
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
@@ -49,7 +49,7 @@ def is_never(schema: object) -> bool:
 
 
 def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
-    """What a schema for names says, or one that it leads to."""
+    """Return the keywords of a schema for names, after following its references."""
     said = _said(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
@@ -60,7 +60,7 @@ def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, ob
 
 
 def _names(said: Mapping[str, object]) -> Sequence[str] | None:
-    """The names that a schema for names lists; ``None`` where it says anything else."""
+    """Return the names that a schema for names lists; ``None`` if it says anything else."""
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
@@ -69,7 +69,7 @@ def _names(said: Mapping[str, object]) -> Sequence[str] | None:
 
 
 def _pattern(said: Mapping[str, object]) -> str | None:
-    """The pattern or lengths that are all a schema for names says, as a pattern that holds."""
+    """Return the pattern or lengths of a schema for names, as a pattern, if it has nothing else."""
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
     if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]

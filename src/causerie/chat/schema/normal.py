@@ -53,7 +53,7 @@ class Rewriter:
             self.root = placed(self.root)
 
     def rewrite(self) -> Node:
-        """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
+        """Return the whole schema; raise ``InvalidRequest`` (``unsupported_schema``)."""
         top = self._schema(self.root, "#", 0, True)
         if top is False:
             raise self._refuse("#", "`false` admits no document at all.")
@@ -77,7 +77,7 @@ class Rewriter:
         return unsupported(self.param, reason, pointer)
 
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        """One subschema, with everything below it."""
+        """Return one subschema, with everything below it."""
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
@@ -152,7 +152,7 @@ class Rewriter:
         out["$ref"] = f"#/$defs/{self._names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
-        """What a reference within the schema stands for."""
+        """Return the part of the schema that a reference points to."""
         found: object = self.root
         for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -188,7 +188,7 @@ class Rewriter:
         _conjoin(out, "anyOf", options)
 
     def _alone(self, place: Place, key: str) -> bool:
-        """What ``key`` applies is all that speaks of the value, its type aside."""
+        """Return whether only ``key``, apart from the type, applies schemas to the value."""
         return place.alone and not any(name in words.APPLIES for name in place.others(key))
 
     def _options(
@@ -334,7 +334,7 @@ class Rewriter:
         out[key] = list(dict.fromkeys(value))
 
     def _finish_object(self, place: Place, out: Node) -> None:
-        """What several keywords of an object say together."""
+        """Combine the keywords of an object that affect each other."""
         required = _list(out.get("required"))
         fewest = out.get("minProperties")
         if isinstance(fewest, int):

@@ -48,12 +48,12 @@ _START, _OR = Piece("start", "^", 0), Piece("or", "|", 0)
 
 
 def searches(pattern: str) -> list[str]:
-    """The pattern rewritten as such that are all found wherever it is."""
+    """Return the pattern rewritten as patterns that are all found wherever it is found."""
     return ["".join(piece.text for piece in parts) for parts in _conditions(pattern)]
 
 
 def whole(pattern: str) -> str:
-    """The pattern rewritten to match a whole text, without its anchors.
+    """Return the pattern rewritten to match a whole text, without its anchors.
 
     ``^`` at the start and ``$`` at the end of an alternative say nothing then;
     anywhere else they are refused.
@@ -75,12 +75,12 @@ def whole(pattern: str) -> str:
 
 
 def anywhere(pattern: str) -> list[str]:
-    """The pattern rewritten as such that all match the whole of every text in which it is found."""
+    """Return patterns that each match the whole of every text in which the pattern is found."""
     return ["|".join(map(_surrounded, _ways(parts))) for parts in _conditions(pattern)]
 
 
 def _conditions(pattern: str) -> list[list[Piece]]:
-    """The pattern, and its look-aheads at the start, each as a pattern of its own.
+    """Return the pattern, and its look-aheads at the start, each as a pattern of its own.
 
     One that forbids is told where it forbids a run of one class up to the end.
     """
@@ -95,7 +95,7 @@ def _conditions(pattern: str) -> list[list[Piece]]:
 
 
 def _ways(parts: Sequence[Piece]) -> list[list[Piece]]:
-    """The alternatives."""
+    """Return the alternatives."""
     ways: list[list[Piece]] = [[]]
     for piece in parts:
         if piece.kind == "or" and not piece.depth:
@@ -106,7 +106,7 @@ def _ways(parts: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _surrounded(way: list[Piece]) -> str:
-    """One alternative, with any text on each side that is not anchored."""
+    """Return one alternative, with any text on each side that is not anchored."""
     start = bool(way) and way[0].kind == "start"
     end = len(way) > start and way[-1].kind == "end"
     inside = way[start : len(way) - end]
@@ -117,7 +117,7 @@ def _surrounded(way: list[Piece]) -> str:
 
 
 def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
-    """What is found where a look-ahead at the start holds."""
+    """Return the pattern of texts for which a look-ahead at the start holds."""
     found: list[Piece] = []
     for way in _ways(ahead):
         anchored = bool(way) and way[0].kind == "start"
@@ -127,7 +127,7 @@ def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
 
 
 def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
-    """What is found where a look-ahead at the start does not hold."""
+    """Return the pattern of texts for which a look-ahead at the start does not hold."""
     match ahead[1:] if ahead[:1] == [_START] else ahead:
         case [Piece("atom", run), Piece("quantifier", "*" | "+" as often), Piece("end") as end] if (
             not run.startswith(("[^", "(?"))
@@ -140,7 +140,7 @@ def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
 
 
 def may_match(rewritten: str, name: str) -> bool:
-    """Whether a rewritten pattern may match ``name``; yes, where Python cannot tell at once."""
+    """Return whether a rewritten pattern may match ``name``; true if Python cannot tell quickly."""
     if len(name) > 64 and re.search(r"[*+{?]", rewritten):
         return True
     try:
@@ -150,7 +150,7 @@ def may_match(rewritten: str, name: str) -> bool:
 
 
 def pieces(pattern: str) -> list[Piece]:
-    """The parts of a pattern in order; raises :class:`Refused`."""
+    """Return the parts of a pattern in order; raise :class:`Refused`."""
     return _reader(pattern).read()
 
 
@@ -175,7 +175,7 @@ class _Reader:
         return self._out
 
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
-        """The look-aheads right behind a first ``^``: whether each forbids, and its parts."""
+        """Yield the look-aheads right behind a first ``^``: whether each forbids, and its parts."""
         if not self._pattern.startswith("^"):
             return
         self._next()
@@ -254,7 +254,7 @@ class _Reader:
         self._emit("close", ")")
 
     def _escape(self) -> str:
-        """An escape outside a class."""
+        """Return an escape outside a class."""
         self._at += 1
         letter = self._letter()
         if letter.lower() in _SETS:
@@ -276,7 +276,7 @@ class _Reader:
         return self._pattern[self._at]
 
     def _character(self) -> str:
-        """The character that an escape stands for; stands behind the backslash."""
+        """Return the character of an escape; the position is after the backslash."""
         letter = self._letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
@@ -305,7 +305,7 @@ class _Reader:
         return chr(code)
 
     def _class(self) -> str:
-        """A character class, from ``[`` to ``]``."""
+        """Return a character class, from ``[`` to ``]``."""
         self._at += 1
         negated = self._pattern.startswith("^", self._at)
         self._at += negated
@@ -328,7 +328,7 @@ class _Reader:
         return f"(?:{'|'.join(options)})"
 
     def _members(self) -> tuple[list[str], set[str]]:
-        """What stands in a class, and the names of the sets whose complements do."""
+        """Return the members of a class, and the names of the sets whose complements it has."""
         members: list[str] = []
         inverse: set[str] = set()
         while True:
@@ -351,12 +351,12 @@ class _Reader:
             members.append(f"{_in_class(low)}-{_in_class(high)}")
 
     def _is_range(self) -> bool:
-        """A hyphen follows, and something else than the end of the class behind it."""
+        """Return whether a hyphen follows that is not the last character of the class."""
         rest = self._pattern[self._at : self._at + 2]
         return len(rest) == 2 and rest[0] == "-" and rest[1] != "]"
 
     def _member(self, inverse: set[str]) -> str | None:
-        """A character, a set's text, or ``None`` for a complement (added to ``inverse``)."""
+        """Return a character, a set's text, or ``None`` for a complement (added to ``inverse``)."""
         character = self._pattern[self._at]
         self._at += 1
         if character != "\\":
@@ -379,14 +379,14 @@ class _Reader:
 
 
 def _literal(character: str) -> str:
-    """One character outside a class."""
+    """Return one character outside a class."""
     if character in _META:
         return "\\" + character
     return _visible(character)
 
 
 def _in_class(character: str) -> str:
-    """One character inside a class."""
+    """Return one character inside a class."""
     if character in "\\]^-[&~":
         return "\\" + character
     return _visible(character)

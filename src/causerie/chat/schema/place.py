@@ -1,4 +1,4 @@
-"""Where in a document a schema stands."""
+"""Place of a schema in its document."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Place:
     alone: bool
 
     def others(self, key: str) -> list[str]:
-        """The keywords alongside ``key``."""
+        """Return the keywords alongside ``key``."""
         return [name for name in self.schema if name != key]
 
     @property
     def by_itself(self) -> bool:
-        """Whether no other schema speaks of the same value, none within this one either."""
+        """Return whether no other schema, not even a part of this one, applies to the value."""
         return self.alone and not any(name in IN_PLACE for name in self.schema)

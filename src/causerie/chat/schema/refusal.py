@@ -9,7 +9,7 @@ from causerie.errors import InvalidRequest
 
 
 def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidRequest:
-    """The 400 for something that would not be enforced as written.
+    """Return the 400 for something that would not be enforced as written.
 
     ``reason`` is a sentence without its subject's place; ``pointer`` is a JSON
     Pointer into the schema, as a fragment (``#/properties/a``).
@@ -25,7 +25,7 @@ def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidR
 
 
 def of_function(name: str, refused: InvalidRequest) -> InvalidRequest:
-    """The same refusal, saying of which function's parameters it is."""
+    """Return the same error, with the name of the function whose parameters it is about."""
     return InvalidRequest(
         f"Parameters of `{name}`: {refused.message}",
         code=refused.code,

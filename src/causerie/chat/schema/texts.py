@@ -12,7 +12,7 @@ MAX_CHARACTERS = 500_000  # of all options together
 
 
 def regex(pattern: str, *, param: str) -> str:
-    """A Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
+    """Return a Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
 
     ``^`` at the start and ``$`` at the end are allowed and say nothing more.
     Raises ``InvalidRequest`` (``unsupported_schema``) for look-arounds,
@@ -28,7 +28,7 @@ def regex(pattern: str, *, param: str) -> str:
 
 
 def choice(options: Sequence[str], *, param: str) -> str:
-    """A Lark expression for one of ``options``, written exactly so.
+    """Return a Lark expression for one of ``options``, written exactly so.
 
     Raises ``InvalidRequest`` (``unsupported_schema``) where they are too long together, or an
     option cannot be written.

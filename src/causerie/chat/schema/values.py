@@ -46,7 +46,7 @@ class Values:
                 raise self.refuse(pointer, f"the schema has more than {limit} {what}.")
 
     def constant(self, value: object, pointer: str, depth: int = 0) -> object:
-        """A constant as it is, its numbers written so that they are held exactly."""
+        """Return a constant unchanged, with its numbers written so that they are exact."""
         self.count(pointer, values=1)
         if depth > MAX_DEPTH:
             raise self.refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
@@ -69,7 +69,7 @@ class Values:
         return self.number(value, pointer)
 
     def number(self, value: object, pointer: str) -> int | float:
-        """A number that the grammar and every reader of JSON hold exactly."""
+        """Return a number that the grammar and every reader of JSON hold exactly."""
         if not is_number(value):
             raise self.refuse(pointer, "it must be a number.")
         if abs(value) > _EXACT or not math.isfinite(value):
@@ -82,10 +82,10 @@ class Values:
 
 
 def is_leaky_range(schema: Mapping[str, object]) -> bool:
-    """Whether the grammar of a range of numbers would admit its excluded whole lower end.
+    """Return whether the grammar of a range would admit its excluded integer lower bound.
 
-    Seen in all versions of llguidance where the range lies between two whole
-    numbers: above 0 and at most 0.5 admits 0.
+    All versions of llguidance show this if the range lies between two consecutive
+    integers: above 0 and at most 0.5 admits 0.
     """
     low = schema.get("exclusiveMinimum")
     tops = [schema.get(name) for name in ("maximum", "exclusiveMaximum")]
@@ -97,5 +97,5 @@ def is_leaky_range(schema: Mapping[str, object]) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """A JSON number; a boolean is none."""
+    """Return whether the value is a JSON number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -37,7 +37,7 @@ _KV_TYPES = {
 
 
 def main() -> None:
-    """Serve until the parent goes."""
+    """Serve until the parent ends."""
     _die_with_parent()
     # They reach whole groups of processes, and the parent may want to finish running answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -94,7 +94,7 @@ class LlamaCppClient:
         await self._wire.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One plain exchange of JSON; raises :class:`EngineFailed`."""
+        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
         content = await whole(response)
         if response.status != 200:
@@ -109,7 +109,7 @@ class LlamaCppClient:
         partial: PartialTokens,
         pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One completion: entered when the engine has started with it, its slot freed on leaving.
+        """Yield one completion once the engine has started it; free its slot on leaving.
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
@@ -124,7 +124,7 @@ class LlamaCppClient:
             response.close()  # the engine sees its client gone, also in the middle
 
     async def sample(self, request: TextRequest, defaults: EngineSampling) -> Token:
-        """One token, also where it ends in the middle of a character (a stream holds that back)."""
+        """Return one token, even if it ends inside a character (a stream holds that back)."""
         body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
         item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
         if len(item.tokens) != 1:
@@ -171,7 +171,7 @@ async def _outputs(
 
 
 def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str, Any]:
-    """The engine's request. What nobody set is neutral, never the engine's own taste."""
+    """Return the engine's request. Unset parameters are neutral, not the engine's defaults."""
     wanted = request.sampling
 
     def chosen(name: str, neutral: float) -> float:
@@ -212,7 +212,7 @@ def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str,
 
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the samplers that do something: each one walks over the whole vocabulary."""
+    """Return only the samplers with an effect: each one walks over the whole vocabulary."""
     penalised = any(body[name] != value for name, value in _NO_PENALTY.items())
     first = ["penalties"] if penalised else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
@@ -222,7 +222,7 @@ def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
-    """The tokens of one item of the stream; ``made`` came before."""
+    """Yield the tokens of one item of the stream; ``made`` came before."""
     if not item.tokens:
         return
     text = item.content

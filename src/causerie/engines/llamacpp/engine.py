@@ -62,21 +62,21 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self._launch.parallel
 
     @property
     def memory_bytes(self) -> int:
-        """Estimated memory, in bytes."""
+        """Return the estimated memory, in bytes."""
         return self._launch.memory
 
     @property
     def context(self) -> int:
-        """Tokens that prompt and output of one request may have."""
+        """Return the maximum tokens of one request, prompt and output together."""
         return self._launch.context
 
     async def facts(self) -> ModelFacts:
-        """What the header and the vocabulary say."""
+        """Return the facts from the file's header and vocabulary."""
         self._client()
         if self._facts is None:
             known = await self._words()
@@ -85,7 +85,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added.
+        """Return the token ids; no beginning-of-text token is added.
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
@@ -137,7 +137,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         )
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
-        """Tokens that the file calls ordinary and the engine reads as control tokens all the same.
+        """Return the tokens that the file calls ordinary and the engine reads as control tokens.
 
         It promotes words that look like the end of a text; nobody may write those.
         """

@@ -1,4 +1,4 @@
-"""How llama.cpp is run: what was asked for, and what the machine suggests for the rest."""
+"""Options of a llama.cpp process: configured values, and defaults chosen from the machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MEMORY_GUESS = 8 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppOptions:
-    """What the configuration says; ``None`` is chosen from the machine.
+    """Configured options; ``None`` is chosen from the machine.
 
     ``context`` is in tokens and for one request, ``batch`` in tokens;
-    ``parallel`` counts requests at the same time; ``lora`` and ``draft`` are
-    files. ``shares_cores`` says that other models compute on the same cores.
+    ``parallel`` is the number of concurrent requests; ``lora`` and ``draft`` are
+    files. ``shares_cores`` means that other models compute on the same cores.
     """
 
     context: int | None = None
@@ -68,13 +68,16 @@ class Launch:
 
     @property
     def files(self) -> str:
-        """What is loaded, for people: of a failure the engine does not say which file it was."""
+        """Return the loaded files for error messages.
+
+        The engine does not report which file a failure is about.
+        """
         alongside = ", ".join(filter(None, (*self.lora, self.draft)))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
-    """The options with everything chosen.
+    """Return the options with everything chosen.
 
     Context: what the model was trained for, at most 8,192 tokens. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
@@ -127,7 +130,7 @@ def _cpu_batch(weights: int, threads: int) -> int:
 
 
 def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
-    """Cores that this process may use, at least one.
+    """Return the number of cores that this process may use, at least one.
 
     Its affinity and its control group count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
@@ -144,7 +147,7 @@ def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
 
 
 def _siblings(file: Path, cpu: int) -> str:
-    """A name for the core of a hardware thread."""
+    """Return a name for the core of a hardware thread."""
     try:
         return file.read_text().strip()
     except OSError:
@@ -152,7 +155,7 @@ def _siblings(file: Path, cpu: int) -> str:
 
 
 def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
-    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    """Return the bytes this process may use: the machine's or its control group's, if less."""
     total = _machine_memory()
     for file in limits:
         try:

@@ -32,7 +32,7 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppChild:
-    """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason.
+    """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
     """
@@ -64,7 +64,7 @@ class _Ended(Exception):
 
 
 async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str:
-    """Where it listens, once it has loaded: the socket or, where there is none, a port."""
+    """Return the address of the loaded child: its socket, or a port if it has no socket."""
     socket = process.ipc_socket.path
     told = json.dumps({"launch": asdict(launch), "key": key, "socket": socket}) + "\n"
     await process.tell(told.encode())
@@ -78,7 +78,7 @@ async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str
 
 
 def _load_failure(tail: Iterable[str]) -> str:
-    """The first error of the native log: the later ones only pass it on."""
+    """Return the first error of the native log: the later ones only pass it on."""
     lines = list(tail)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
@@ -87,7 +87,7 @@ def _load_failure(tail: Iterable[str]) -> str:
 
 
 def _dying_words(tail: Iterable[str]) -> str:
-    """What native code wrote when it gave up; nothing where it was killed."""
+    """Return the last message of native code before it aborted; empty if it was killed."""
     said = _gave_up(tail)
     return said[-1].strip()[:300] if said else ""
 

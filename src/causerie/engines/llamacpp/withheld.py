@@ -23,7 +23,7 @@ class PartialTokens:
         }
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
-        """Ids of the tokens left out before ``last``, which completed ``text``.
+        """Return the ids of the tokens left out before ``last``, which completed ``text``.
 
         ``count`` is how many there were. Where so many cannot be found it is
         as few as spell the missing bytes; where none do (the model wrote

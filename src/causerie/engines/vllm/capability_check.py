@@ -1,7 +1,7 @@
-"""What a vLLM must be able to do that others have started, found out by asking it.
+"""Check that an external vLLM server has the capabilities that the service needs.
 
-One of ours is started so that it can. What is lacking is told with what that server
-is to be started with.
+Our own server is always started with them. An error names what is missing
+and the option that the server must be started with.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
 
 
 async def ensure_able(client: VllmClient, ids: Sequence[int], run: Run) -> None:
-    """Raises :class:`EngineFailed` where the server lacks something.
+    """Raise :class:`EngineFailed` if the server lacks something.
 
     ``ids`` is how we read :data:`SAMPLE`; ``run`` is a generation there.
     """
@@ -133,7 +133,7 @@ async def _ensure_logprobs(request: TextRequest, run: Run) -> None:
 
 
 async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
-    """The tokens that come; a refusal is told as what the server lacks."""
+    """Return the tokens that come; a refusal is told as what the server lacks."""
     try:
         async with run(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]

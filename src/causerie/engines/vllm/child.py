@@ -23,7 +23,7 @@ _NOT_FOUND = 127
 
 
 def main() -> None:
-    """Run the command until it ends, or the parent goes."""
+    """Run the command until it or the parent ends."""
     # They reach whole groups of processes, and the parent may want to finish running answers.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -103,11 +103,11 @@ class VllmClient:
         await self._wire.close()
 
     async def healthy(self) -> None:
-        """Return where it serves; raises :class:`EngineFailed`."""
+        """Return where it serves; raise :class:`EngineFailed`."""
         await self._checked("GET", "/health", None)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One plain exchange of JSON; raises :class:`EngineFailed`."""
+        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         content = await self._checked(method, path, body)
         try:
             return msgspec.json.decode(content) if content else None
@@ -119,7 +119,7 @@ class VllmClient:
         self, request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...],
         spelling: Spelling, pulse: Pulse,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
-        """One completion, which ``stops`` end; leaving ends it. ``pulse`` beats with each piece."""
+        """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
         body = {"model": self.model, **completion_body(request, defaults, stops)}
         response = await self._wire.send("POST", "/v1/completions", body)
         try:
@@ -141,7 +141,7 @@ class VllmClient:
 def completion_body(
     request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...]
 ) -> dict[str, Any]:
-    """The engine's request but for its model. What nobody set is neutral, never its own taste.
+    """Return the engine's request without its model. Unset parameters are neutral.
 
     As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
     """
@@ -170,7 +170,7 @@ def completion_body(
 
 
 def _sampled(wanted: EngineSampling, defaults: EngineSampling) -> Mapping[str, float]:
-    """Each setting of the request, else of the defaults, else what changes nothing."""
+    """Return each setting: the request's, or the default, or a neutral value."""
     ways = (wanted, defaults, _NEUTRAL)
     chosen = {
         name: next((value for way in ways if (value := getattr(way, name)) is not None), None)
@@ -226,7 +226,7 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
 
 
 def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
-    """The likeliest first; the drawn one is among them even where it is not likely."""
+    """Return the most likely tokens first, with the drawn one even if it is unlikely."""
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
     found.sort(key=lambda one: -one[1])
     return tuple(

@@ -65,21 +65,21 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self._options.slots
 
     @property
     def memory_bytes(self) -> int:
-        """The weights here, in bytes; what else vLLM takes is in the devices' own memory."""
+        """Return the size of the weights in bytes; vLLM's other memory is on the devices."""
         return self._folder.size
 
     @property
     def context(self) -> int:
-        """Tokens that prompt and output of one request may have."""
+        """Return the maximum tokens of one request, prompt and output together."""
         return self._context
 
     async def facts(self) -> ModelFacts:
-        """What folder and vocabulary say, and the server of its context."""
+        """Return the facts from the folder and the vocabulary, and the context from the server."""
         self._client()
         if self._facts is None:
             known = await self._words()
@@ -88,7 +88,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added.
+        """Return the token ids; no beginning-of-text token is added.
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
@@ -119,7 +119,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return child
 
     async def _found(self, client: VllmClient) -> int:
-        """The most tokens of a request there; raises :class:`EngineFailed` if it is of no use."""
+        """Return the maximum tokens of a request; raise :class:`EngineFailed` if unusable."""
         if isinstance(self._options, VllmOptions):
             _, longest = await served(client, SERVED_NAME)
             return longest

@@ -1,4 +1,4 @@
-"""How vLLM is run, as its command line, or where one is that others run."""
+"""Options of vLLM as its command line, or the address of an external server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class VllmOptions:
-    """What the configuration says; ``None`` is left to vLLM.
+    """Configured options; ``None`` is left to vLLM.
 
-    ``command`` is the program, a path or a name that the shell would find.
-    ``context`` is in tokens and for one request; ``parallel`` counts requests
-    at the same time; ``tensor_parallel``, ``pipeline_parallel`` and
+    ``command`` is the program, as a path or a name on the search path.
+    ``context`` is in tokens and for one request; ``parallel`` is the number of
+    concurrent requests; ``tensor_parallel``, ``pipeline_parallel`` and
     ``data_parallel`` count devices; ``gpu_memory`` is a fraction of each
     device's memory; ``args`` are further arguments, as vLLM documents them.
     """
@@ -37,7 +37,7 @@ class VllmOptions:
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -59,12 +59,12 @@ class Elsewhere:
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
 def arguments(model: Path, options: VllmOptions, place: int | str) -> Sequence[str]:
-    """The command that serves the model folder at a port of the loopback address, or at a socket.
+    """Return the command that serves the model folder at a loopback port, or at a socket.
 
     Defaults of the model's own for sampling are switched off: a request says
     how tokens are drawn, or the configuration does.

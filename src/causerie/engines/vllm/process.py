@@ -36,7 +36,7 @@ VllmChild = EngineChild[VllmClient]
 
 
 async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
-    """Start vLLM and wait until it serves; raises :class:`EngineFailed` with the reason."""
+    """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
     process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
     key = secrets.token_urlsafe(32)
@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def last_words(tail: Iterable[str]) -> str:
-    """The first error of the log that is no other's consequence; empty where there is none."""
+    """Return the first error of the log that is no consequence of another; empty without one."""
     said = [found.group() for line in tail if (found := _ERROR.search(line))]
     causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
     return next(iter(causes or said), "").strip()[:300]

@@ -35,17 +35,17 @@ class VllmServer:
         self._pulse = pulse
 
     async def ended(self) -> str:
-        """Wait until it answers no more."""
+        """Wait until it no longer answers."""
         await silence(lambda *_: self.client.healthy(), self._pulse, _QUESTIONS)
         return "the server answers no more"
 
     async def stop(self) -> None:
-        """Close the connections; the server goes on."""
+        """Close the connections; the server keeps running."""
         await self.client.close()
 
 
 async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
-    """The server, for which is waited so long; raises :class:`EngineFailed` with the reason.
+    """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
     """
@@ -79,7 +79,10 @@ async def _answers(client: VllmClient, until: float) -> None:
 
 
 def _may_pass(failure: EngineFailed) -> bool:
-    """Whether waiting may help: not against a wrong certificate, nor where something else is."""
+    """Return whether waiting may help.
+
+    It does not help against a wrong certificate, or if another service answers at the address.
+    """
     if isinstance(failure, VllmRefused):
         return failure.status >= 500
     cause = failure.__cause__

@@ -38,7 +38,7 @@ class FolderTokenizer:
             ) from None
 
     def ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids of the pieces in order, each text read by itself; ids pass through.
+        """Return the token ids of the pieces in order, each text read by itself; ids pass through.
 
         With ``special`` the text of an added token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.
@@ -67,7 +67,7 @@ def _read(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _whole(text: str) -> str:
-    """The text with what half a surrogate pair stands for: no character."""
+    """Return the text with replacements for half surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -83,7 +83,7 @@ def _made(content: dict[str, Any]) -> Tokenizer:
 
 
 def _sober(content: dict[str, object]) -> dict[str, Any]:
-    """The file without what cuts, fills or shuffles; what frames texts is never asked for.
+    """Return the file without what cuts, fills or shuffles; what frames texts is never asked for.
 
     An added token with letters is found by these, not by others that a normalizer makes them of.
     """
@@ -97,7 +97,7 @@ def _sober(content: dict[str, object]) -> dict[str, Any]:
 
 
 def _has_letters(token: str) -> bool:
-    """Whether it is no run of blanks, with which nobody can forge a thing."""
+    """Return whether it has other characters than blanks; blanks alone cannot forge anything."""
     return bool(token.strip(" \t\r\n▁"))
 
 
@@ -117,7 +117,7 @@ def _knows_all(model: dict[str, Any]) -> None:
 
 
 def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    """A tokenizer to which no added token is more than its letters.
+    """Return a tokenizer to which no added token is more than its letters.
 
     They are taken out of the model's own vocabulary too, which may have them as
     whole pieces. Runs of blanks are left there.
@@ -145,7 +145,7 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
 def _merges(
     merges: Sequence[str | Sequence[str]], gone: set[str], prefix: int
 ) -> Iterator[str | Sequence[str]]:
-    """The merges that neither take nor make one of the tokens that are gone."""
+    """Yield the merges that neither take nor make one of the tokens that are gone."""
     for merge in merges:
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if {left, right, left + right[prefix:]}.isdisjoint(gone):

@@ -60,24 +60,24 @@ class Cache:
         self.folder = folder
 
     def home(self, reference: Reference) -> Path:
-        """The folder for the files of ``reference``."""
+        """Return the folder for the files of ``reference``."""
         if reference.kind is Kind.HUB:
             return self.folder / "hub" / reference.name.replace("/", "--")
         return self.folder / "packages" / f"{reference.name}-{reference.wanted or 'newest'}"
 
     def place(self, reference: Reference, name: str) -> Path:
-        """Where the file that a repository calls ``name`` belongs; never outside of the cache."""
+        """Return the path of the file that a repository calls ``name``; always inside the cache."""
         parts = PurePosixPath(name).parts
         if not parts or any(part in ("..", "/") or set(part) & set("\\:\0") for part in parts):
             raise WeightsError(f"{reference} lists a file with the unusable name {name!r}.")
         return self.home(reference).joinpath(*parts)
 
     def find(self, reference: Reference) -> CachedWeights | None:
-        """What is stored for ``reference``, whole, or ``None``. Reads names and sizes only."""
+        """Return the complete weights of ``reference``, or ``None``. Reads names and sizes only."""
         return self._read(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        """All that is stored, by reference."""
+        """Return all that is stored, by reference."""
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
@@ -104,11 +104,11 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        """Record the checksum of a file that is whole."""
+        """Record the checksum of a complete file."""
         _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
-        """The recorded SHA-256 of a stored file; ``None`` where there is no such file."""
+        """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
             return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
         except (OSError, UnicodeDecodeError):
@@ -140,7 +140,7 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """What the record says alongside the reference and its files."""
+        """Return the record's facts besides the reference and its files."""
         return {}
 
     def _read(self, record: Path) -> CachedWeights | None:
@@ -164,7 +164,7 @@ class FolderCache(Cache):
     """The same cache for model folders, which are never taken for files of the same reference."""
 
     def home(self, reference: Reference) -> Path:
-        """The folder that is the model."""
+        """Return the folder that is the model."""
         return self.folder / "folders" / reference.name.replace("/", "--")
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
@@ -185,7 +185,7 @@ class OutlineCache(FolderCache):
     """The same cache for model folders without weights, which are never taken for whole ones."""
 
     def home(self, reference: Reference) -> Path:
-        """The folder, of its own: a whole one there is filled and swept by itself."""
+        """Return the folder, of its own: a whole one there is filled and swept by itself."""
         return self.folder / "outlines" / reference.name.replace("/", "--")
 
     def _key(self, reference: Reference) -> str:

@@ -61,7 +61,7 @@ class NoSpace(WeightsError):
 
 
 class ChecksumMismatch(WeightsError):
-    """What came is not what was announced."""
+    """The downloaded file does not have the announced checksum."""
 
     def __init__(self, what: str, expected: str, found: str) -> None:
         super().__init__(

@@ -33,7 +33,7 @@ async def fetch(
     progress: Progress,
     hub: HubOptions | None = None,
 ) -> CachedWeights:
-    """The weights of ``ref``, fetched into the folder ``cache`` unless they are there.
+    """Return the weights of ``ref``, fetched into the folder ``cache`` unless they are there.
 
     Weights once fetched are found again without any network. Raises ``WeightsError``.
     """
@@ -47,12 +47,12 @@ async def fetch(
 
 
 def _settled(reference: Reference) -> Reference:
-    """The default model is one version for good, so that its checksum can be known."""
+    """Return the reference; the default model is pinned to one version with a known checksum."""
     return replace(_DEFAULT, wanted=_DEFAULT_VERSION) if reference == _DEFAULT else reference
 
 
 def _own(reference: Reference) -> CachedWeights:
-    """A file of the user's own."""
+    """Return a file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
         raise WeightsNotFound(

@@ -1,9 +1,9 @@
-"""What every fetch does, whatever the weights are: into the cache once, and found there again.
+"""Steps shared by all fetches: each fetch fills the cache once, and later ones read it.
 
-The order of steps: look in the cache, take the lock, look again, find out
-where the files are, download, check, record. Everything here may be cancelled;
-what was downloaded so far is taken up by the next try. Knows nothing about
-what is in the files.
+The order of steps: look in the cache, acquire the lock, look again, resolve the
+addresses of the files, download, check, record. Every step may be cancelled; the
+next try resumes an incomplete download. Knows nothing about the content of the
+files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def kept_or_fetched(
     options: HubOptions,
     fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
 ) -> CachedWeights:
-    """The weights of ``reference`` in ``store``, where ``fetched`` brings them if they are not."""
+    """Return the weights of ``reference`` in ``store``; ``fetched`` downloads missing ones."""
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
     if options.offline:
@@ -60,7 +60,7 @@ async def kept_or_fetched(
 async def looked_at(
     reference: Reference, own: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
-    """What ``own`` finds at the path that ``reference`` is. Raises ``WeightsError``."""
+    """Return the result of ``own`` for the path of ``reference``. Raises ``WeightsError``."""
     try:
         return await asyncio.to_thread(own, reference)
     except OSError as error:
@@ -68,7 +68,7 @@ async def looked_at(
 
 
 def hint(reference: Reference) -> str:
-    """What the text that leads nowhere may have been meant as: a sentence, or nothing."""
+    """Return a hint, as a sentence, if a path that does not exist looks like a repository."""
     return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
@@ -77,7 +77,7 @@ async def listed(
     options: HubOptions,
     choose: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> Sequence[DownloadSource]:
-    """The files of a repository that ``choose`` takes, given its name and theirs."""
+    """Return the files of a repository that ``choose`` takes, given its name and theirs."""
     # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
     from causerie.engines.weights import hub  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ async def filled(
     progress: Progress,
     options: HubOptions,
 ) -> list[StoredFile]:
-    """All ``sources`` in the cache, those downloaded that are not there yet."""
+    """Return all ``sources`` in the cache, those downloaded that are not there yet."""
     missing = lacking(reference, sources, store)
     places = {source.name: store.place(reference, source.name) for source in sources}
     needed = sum(_remaining(source, places[source.name]) for source in missing)
@@ -141,7 +141,7 @@ def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
 
 
 def _remaining(source: DownloadSource, target: Path) -> int:
-    """Bytes still to come."""
+    """Return the number of bytes still to download."""
     partial = partial_path(source, target)
     here = partial.stat().st_size if source.sha256 and partial.exists() else 0
     return max((source.size or 0) - here, 0)

@@ -49,7 +49,7 @@ class ModelFolder:
 
 
 def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
-    """The facts of the model in the folder ``path``; raises :class:`NotModelFolder`.
+    """Return the facts of the model in the folder ``path``; raise :class:`NotModelFolder`.
 
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
@@ -75,7 +75,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
 
 
 def read_bytes(file: Path) -> bytes:
-    """All of a file of a model folder; raises :class:`NotModelFolder`, also where it is vast."""
+    """Return the content of a folder's file; raise :class:`NotModelFolder`, also if too large."""
     try:
         if not file.is_file():  # a pipe would be waited for
             raise NotModelFolder(file.parent, f"it has no file {file.name}")
@@ -89,7 +89,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_object(file: Path) -> dict[str, object]:
-    """The JSON object in a file of a model folder; raises :class:`NotModelFolder`.
+    """Return the JSON object in a file of a model folder; raise :class:`NotModelFolder`.
 
     Takes what Python writes (``Infinity``, ``NaN``), for configurations have it.
     """
@@ -103,14 +103,14 @@ def read_object(file: Path) -> dict[str, object]:
 
 
 def in_config(config: Mapping[str, object], key: str) -> object:
-    """A value of a config.json; models of text and images have it under ``text_config``."""
+    """Return a value of a config.json; models of text and images have it under ``text_config``."""
     nested = config.get("text_config")
     value = config.get(key)
     return nested.get(key) if value is None and isinstance(nested, dict) else value
 
 
 def _listed(path: Path) -> dict[str, int]:
-    """The files of the folder by name, with their sizes in bytes."""
+    """Return the files of the folder by name, with their sizes in bytes."""
     try:
         if not path.is_dir():
             raise NotModelFolder(path, "there is no such folder")
@@ -120,7 +120,7 @@ def _listed(path: Path) -> dict[str, int]:
 
 
 def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
-    """The names of the weight files: of an index where there is one, for others may lie
+    """Return the names of the weight files: of an index where there is one, for others may lie
     alongside."""
     found = [name for name in files if name.endswith(".safetensors")]
     if _INDEX in files:
@@ -160,7 +160,7 @@ def _context_length(path: Path, config: Mapping[str, object]) -> int:
 
 
 def _chat_template(path: Path, files: Mapping[str, int]) -> str:
-    """The template: a file of its own goes before what the tokenizer's configuration has."""
+    """Return the template: a file of its own goes before what the tokenizer's configuration has."""
     if _TEMPLATE in files:
         try:
             return read_bytes(path / _TEMPLATE).decode()

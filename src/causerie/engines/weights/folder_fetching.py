@@ -44,7 +44,7 @@ async def fetch_folder(
     hub: HubOptions | None = None,
     weights: bool = True,
 ) -> CachedWeights:
-    """The model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
+    """Return the model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
 
     Without ``weights`` only the rest is fetched, and a whole folder serves where one is
     there. ``path`` of what is returned is the folder. One that was fetched is found again
@@ -74,7 +74,7 @@ async def fetch_folder(
 
 
 def _own(reference: Reference) -> CachedWeights:
-    """A folder of the user's own. Whether its weights can be read, the engine sees."""
+    """Return a folder of the user's own. Whether its weights can be read, the engine sees."""
     path = reference.path.absolute()
     if not path.is_dir():
         kind = "does not exist"
@@ -114,7 +114,7 @@ async def _fetched(
 
 
 def _size(sources: Sequence[DownloadSource]) -> int | None:
-    """Bytes of all together, where all were announced."""
+    """Return the total bytes, if all sizes were announced."""
     sizes = [source.size for source in sources if source.size is not None]
     return sum(sizes) if len(sizes) == len(sources) else None
 
@@ -126,7 +126,7 @@ class _Whole:
         self.advanced = progress.advanced
 
     def started(self, total: int | None, label: str) -> None:
-        """Nothing."""
+        """Ignore a single file."""
 
     def finished(self) -> None:
-        """Nothing."""
+        """Ignore a single file."""

@@ -1,4 +1,4 @@
-"""Which of a repository's files make a model folder, and whether all are there."""
+"""Selection of a repository's files that form a model folder, and a check for missing ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Index(msgspec.Struct):
 
 
 def is_of_folder(name: str) -> bool:
-    """Whether a file of this name belongs to a model folder; what lies deeper never does."""
+    """Return whether a file of this name belongs to a model folder; never in a subfolder."""
     return "/" not in name and name.endswith(_KINDS)
 
 
 def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the repository's model folder, weights first. Raises
+    """Return the files of the repository's model folder, weights first. Raises
     :class:`WeightsNotFound`."""
     every = sorted(files)
     chosen = [name for name in every if is_of_folder(name)]
@@ -38,7 +38,7 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
+    """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
         raise WeightsNotFound(f"{repository} {_lack(every, with_weights=True)}")
@@ -47,7 +47,7 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
-    """Why ``files`` are no model folder."""
+    """Return why ``files`` are no model folder."""
     if any(name.lower().endswith(".gguf") for name in files):
         return "is no model folder but holds .gguf files, which are for the engine llamacpp."
     if with_weights:
@@ -61,7 +61,7 @@ def _lack(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raises :class:`WeightsNotFound` where the ``index`` of a split model names more than
+    """Raise :class:`WeightsNotFound` if the ``index`` of a split model names more than
     ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())

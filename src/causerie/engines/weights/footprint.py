@@ -1,7 +1,7 @@
-"""How much memory a model will take: weights, key-value cache, working buffers.
+"""Estimate of a model's memory: weights, key-value cache, working buffers.
 
-Estimates for a memory budget, from the file's header alone; what an engine
-really took is the engine's to say.
+The estimates serve a memory budget and use only the file's header; the engine
+reports the actual use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BATCH = 512  # tokens computed at once, each with a row of logits
 
 
 def kv_bytes_per_token(header: Header, kv_type: str = "f16") -> int:
-    """Bytes of key-value cache that one token takes over all layers.
+    """Return the bytes of key-value cache that one token needs over all layers.
 
     An upper bound for models with sliding windows. Raises ``ValueError`` for an
     unknown ``kv_type``, naming those known.
@@ -41,6 +41,6 @@ def kv_bytes_per_token(header: Header, kv_type: str = "f16") -> int:
 
 
 def memory_bytes(header: Header, context: int, kv_type: str = "f16") -> int:
-    """Bytes that the model takes with room for ``context`` tokens over all its slots."""
+    """Return the bytes that the model needs for ``context`` tokens over all its slots."""
     buffers = _BATCH * 4 * (header.vocabulary_size + 8 * header.embedding_length)
     return header.file_size + context * kv_bytes_per_token(header, kv_type) + buffers

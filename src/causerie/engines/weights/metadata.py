@@ -40,7 +40,7 @@ _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """Where a long array lies in the file."""
+    """Position of a long array in the file."""
 
     type: int
     count: int
@@ -140,14 +140,14 @@ class GgufMetadata:
         return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
 
     def length(self, key: str) -> int:
-        """How many items the array under ``key`` has; 0 where there is none."""
+        """Return the number of items of the array under ``key``; 0 if there is none."""
         value = self.values.get(key)
         if isinstance(value, _Array):
             return value.count
         return len(value) if isinstance(value, tuple) else 0
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """The numbers under ``key``: of an array, or one alone; empty where there are none."""
+        """Return the numbers under ``key``: of an array, or a single one; empty without any."""
         value = self.values.get(key)
         if isinstance(value, _Array) and value.type != _STRING:
             value = self._numbers(value)
@@ -156,16 +156,16 @@ class GgufMetadata:
         return (int(value),) if isinstance(value, int) else ()
 
     def integer(self, key: str) -> int | None:
-        """The number under ``key`` (the greatest of an array), or ``None``."""
+        """Return the number under ``key`` (the greatest of an array), or ``None``."""
         return max(self.integers(key), default=None)
 
     def text(self, key: str) -> str:
-        """The text under ``key``; empty where there is none."""
+        """Return the text under ``key``; empty if there is none."""
         value = self.values.get(key)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
     def strings(self, key: str) -> list[bytes]:
-        """The strings of the array under ``key``; empty where there is none."""
+        """Return the strings of the array under ``key``; empty if there is none."""
         span = self.values.get(key)
         if not isinstance(span, _Array) or span.type != _STRING:
             return []

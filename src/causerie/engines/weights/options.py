@@ -1,4 +1,4 @@
-"""How weights are fetched: addresses, token, patience."""
+"""Options of fetching weights: addresses, token, time limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Where the user's pip looks for packages.
+"""Package indexes of the user's pip.
 
-Asks pip itself, as a child process, so that its files and variables are read
-by its own rules. Without pip, or without a setting, the public index.
+Asks pip itself, in a child process, so that pip applies its own rules to its
+files and variables. Without pip, or without a setting, the result is the public
+index.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PipConfiguration:
 
 
 async def pip_configuration() -> PipConfiguration:
-    """What pip is configured with here."""
+    """Return the configuration of pip on this machine."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # nothing in the working directory is taken for a module
@@ -48,7 +49,7 @@ async def pip_configuration() -> PipConfiguration:
 
 
 def parsed(listing: str) -> PipConfiguration:
-    """The configuration that ``pip config list`` printed."""
+    """Return the configuration that ``pip config list`` printed."""
     settings = _settings(listing)
     addresses = [
         settings.get("index-url", PUBLIC_INDEX),

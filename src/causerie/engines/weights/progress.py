@@ -1,4 +1,4 @@
-"""What whoever shows a download is told."""
+"""Interface to the display of a download's progress."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ class Progress(Protocol):
     """Told of one file after another, in this order; called on the event loop's thread."""
 
     def started(self, total: int | None, label: str) -> None:
-        """A file begins; ``total`` is in bytes, where it is known."""
+        """Report that a file begins; ``total`` is in bytes, if known."""
         ...
 
     def advanced(self, count: int) -> None:
-        """``count`` more bytes are here; negative where a server made us begin anew."""
+        """Report ``count`` more bytes; negative if a server forces a restart."""
         ...
 
     def finished(self) -> None:
-        """The file is complete and its checksum right."""
+        """Report that the file is complete and its checksum correct."""
         ...
 
 
@@ -25,10 +25,10 @@ class Silent:
     """Shows nothing."""
 
     def started(self, total: int | None, label: str) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def advanced(self, count: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def finished(self) -> None:
-        """Nothing."""
+        """Show nothing."""

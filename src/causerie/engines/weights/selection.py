@@ -1,4 +1,4 @@
-"""Which of a repository's files a reference means."""
+"""Selection of a repository's files that a reference means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTED = 12  # names in a message
 
 
 def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[str, ...]:
-    """The files of the one model that is meant, all parts in order.
+    """Return the files of the one model that is meant, all parts in order.
 
     ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
     for the usual one. Raises :class:`WeightsNotFound` or :class:`Ambiguous`.
@@ -43,7 +43,7 @@ def _instead(files: Sequence[str]) -> str:
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
-    """Files by model: the parts of a split model together."""
+    """Return the files by model: the parts of a split model together."""
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
         groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
@@ -83,7 +83,7 @@ def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> s
 
 
 def _names(stem: str, files: Sequence[str]) -> set[str]:
-    """Every way to write a model's file name: with folder or without, whole or by its parts."""
+    """Return the accepted names of a model's file: with or without folder, whole or by parts."""
     written = {*files, f"{stem}.gguf"}
     return {name.lower() for name in (*written, *(file.rsplit("/", 1)[-1] for file in written))}
 

@@ -38,7 +38,7 @@ class _Step(Struct):
     pretokenizers: list[_Step] = []
 
     def writes_blanks(self) -> bool:
-        """Whether it says that ``▁`` is a blank."""
+        """Return whether it represents a blank as ``▁``."""
         if self.type == "Metaspace":
             return self.replacement in (None, _BLANK)
         found = {"String": _BLANK}
@@ -52,7 +52,7 @@ class _Added(Struct):
 
 
 class _Model(Struct):
-    """What is read of it: merges are none of our business."""
+    """Model of the tokenizer as far as it is read; merges are ignored."""
 
     vocab: dict[str, int] | list[tuple[str, float | None]]
     type: str | None = None  # old files do not say it
@@ -92,7 +92,7 @@ _decode_kind = msgspec.json.Decoder(_Kinds).decode
 
 
 def read_vocabulary(path: Path) -> TokenTable:
-    """The vocabulary of the ``tokenizer.json`` at ``path``; a second for the largest.
+    """Return the vocabulary of the ``tokenizer.json`` at ``path``; a second for the largest.
 
     Ids that no token has are unused, up to the size that ``config.json`` says.
     Raises :class:`NotModelFolder` for a file that is none, or of another kind.
@@ -132,7 +132,7 @@ def _file(path: Path) -> _File:
 
 
 def _ids(folder: Path, model: _Model) -> dict[str, int]:
-    """The model's tokens as they are written, with their ids."""
+    """Return the model's tokens as they are written, with their ids."""
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
     if isinstance(model.vocab, dict):
@@ -165,14 +165,14 @@ def _fill(
 
 
 def _alongside(folder: Path, name: str) -> dict[str, object]:
-    """The object in a file that may be absent."""
+    """Return the object in a file that may be absent."""
     return read_object(folder / name) if (folder / name).exists() else {}
 
 
 def _named(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
-    """The id of the ``bos`` or ``eos`` token."""
+    """Return the id of the ``bos`` or ``eos`` token."""
     token = named.get(f"{name}_token", "")
     if token is None:  # it says that it has none, whatever the model's configuration says
         return None
@@ -183,6 +183,6 @@ def _named(
 
 
 def _integers(value: object) -> list[int]:
-    """The ids in a value that is one, several or none."""
+    """Return the ids in a value that is one, several or none."""
     every = value if isinstance(value, list) else [value]
     return [one for one in every if type(one) is int]

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class TokenType(IntEnum):
-    """What a token is to its tokenizer, numbered as in GGUF (``tokenizer.ggml.token_type``)."""
+    """Type of a token, numbered as in GGUF (``tokenizer.ggml.token_type``)."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -38,7 +38,7 @@ class TokenTable:
     end: tuple[int, ...]
 
     def control(self) -> dict[str, int]:
-        """Text to id of all tokens that are not read as plain text."""
+        """Return text to id of all tokens that are not read as plain text."""
         kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
         return {
             self.tokens[i].decode("utf-8", "replace"): i
@@ -66,7 +66,7 @@ _END_TEXTS = frozenset(
 
 
 def _byte_alphabet() -> Mapping[str, int]:
-    """The printable stand-in of each byte in byte-level vocabularies, reversed."""
+    """Return the printable stand-in of each byte in byte-level vocabularies, reversed."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(printable)]
     alphabet = {chr(byte): byte for byte in printable}
@@ -78,7 +78,7 @@ _ALPHABET = _byte_alphabet()
 
 
 def from_byte_level(token: bytes) -> bytes:
-    """What a token of a byte-level vocabulary stands for: each letter is a byte."""
+    """Return the bytes of a token of a byte-level vocabulary: each letter is a byte."""
     text = token.decode("utf-8", "replace")
     try:
         return bytes([_ALPHABET[letter] for letter in text])
@@ -87,12 +87,12 @@ def from_byte_level(token: bytes) -> bytes:
 
 
 def from_pieces(token: bytes) -> bytes:
-    """What a SentencePiece token stands for: ``▁`` is a blank."""
+    """Return the bytes of a SentencePiece token: ``▁`` is a blank."""
     return token.replace(b"\xe2\x96\x81", b" ")
 
 
 def from_byte_name(token: bytes) -> bytes:
-    """The byte that ``<0xNN>`` names; any other token stands for itself."""
+    """Return the byte that ``<0xNN>`` names; any other token stands for itself."""
     match = _BYTE.fullmatch(token)
     return bytes.fromhex(match.group(1).decode()) if match else token
 
@@ -100,7 +100,7 @@ def from_byte_name(token: bytes) -> bytes:
 def ends(
     named: Iterable[int | None], tokens: Sequence[bytes], types: Sequence[int]
 ) -> tuple[int, ...]:
-    """The ids that end a text: those that the model names, then those known by their text."""
+    """Return the ids that end a text: those that the model names, then well-known ones."""
     found = [
         i
         for i, token in enumerate(tokens)

@@ -51,7 +51,7 @@ class DownloadSource:
 
 
 class _Restart(Exception):
-    """What lies on disk is of no use to the server; begin anew."""
+    """The server cannot resume from the partial file; restart the download."""
 
 
 class _Broken(Exception):
@@ -79,20 +79,20 @@ class _Sink:
         self._file.close()
 
     async def resume(self) -> None:
-        """Read what is there already."""
+        """Read the partial file."""
         self._file.seek(0)
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
             await asyncio.to_thread(self._digest.update, chunk)
             self.size += len(chunk)
 
     def restart(self) -> None:
-        """Forget what is there."""
+        """Discard the partial file."""
         self._file.truncate(0)
         self._digest = hashlib.sha256()
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
-        """Append; raises ``OSError`` where the disk is full."""
+        """Append; raise ``OSError`` if the disk is full."""
         await asyncio.to_thread(self._write, chunk)
         self.size += len(chunk)
 
@@ -106,19 +106,19 @@ class _Sink:
 
 
 def partial_path(source: DownloadSource, target: Path) -> Path:
-    """Where the beginning of ``target`` is kept; another content has another name."""
+    """Return the path of the partial file of ``target``; it depends on the content's checksum."""
     return target.with_name(f"{target.name}.{(source.sha256 or 'unknown')[:16]}.partial")
 
 
 def ensure_space(folder: Path, needed: int) -> None:
-    """Raises :class:`NoSpace` where ``folder`` cannot take ``needed`` bytes and have some left."""
+    """Raise :class:`NoSpace` if ``folder`` cannot take ``needed`` bytes and have some left."""
     free = shutil.disk_usage(folder).free
     if needed + _SLACK > free:
         raise NoSpace(folder, needed + _SLACK, free)
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
-    """A client with the environment's proxies; the caller closes it.
+    """Return a client with the environment's proxies; the caller closes it.
 
     ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
     """
@@ -261,7 +261,7 @@ def _lost(source: DownloadSource, why: str) -> str:
 async def _pieces(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of ``source`` from ``start`` on, over one connection."""
+    """Yield the bytes of ``source`` from ``start`` on, over one connection."""
     if urlsplit(source.url).scheme == "file":
         async with aclosing(_copied(local_path(source.url), start)) as chunks:
             async for chunk in chunks:
@@ -298,7 +298,7 @@ def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int)
 
 
 def local_path(url: str) -> Path:
-    """The file behind a ``file:`` address."""
+    """Return the file behind a ``file:`` address."""
     return Path(url2pathname(urlsplit(url).path))
 
 

@@ -12,7 +12,7 @@ __all__ = ["TokenTable", "TokenType", "read_vocabulary"]
 
 
 def read_vocabulary(path: Path) -> TokenTable:
-    """The vocabulary in a ``tokenizer.json``, or in the GGUF file of any other name.
+    """Return the vocabulary in a ``tokenizer.json``, or in the GGUF file of any other name.
 
     Raises :class:`NotModelFolder` or :class:`NotGguf`. Needs about 100 ms for
     the largest GGUF file, and a second for the largest ``tokenizer.json``.

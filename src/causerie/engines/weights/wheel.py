@@ -23,7 +23,7 @@ _CHUNK = 4 << 20
 async def extract(
     archive: Path, folder: Path, *, announced: str | None, progress: Progress
 ) -> tuple[Path, str]:
-    """Unpack the only ``.gguf`` of ``archive`` into ``folder``; its path and SHA-256 in hex.
+    """Unpack the only ``.gguf`` of ``archive`` into ``folder``; return path and SHA-256 in hex.
 
     ``announced`` is the SHA-256 that the file must have. Atomic. Raises ``WeightsError``.
     """

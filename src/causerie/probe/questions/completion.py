@@ -35,7 +35,7 @@ _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
 
 
 def _completion(subject: Subject) -> Script:
-    """Finds out on the way how the output limit is called and whether 0 is a temperature."""
+    """Judge a completion; find the name of the output limit and whether temperature 0 works."""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),

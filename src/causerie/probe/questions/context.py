@@ -1,4 +1,4 @@
-"""How long a conversation may be (interface 8, contract 3), and what happens to a longer one."""
+"""Context length (interface 8, contract 3), and the handling of longer conversations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def longest_prompt(length: int) -> int:
 
 
 def told_length(reply: ProbeReply) -> int | None:
-    """The context length that an error tells, in its metadata or in words."""
+    """Return the context length that an error tells, in its metadata or in words."""
     told = dig(reply.document(), "error", "metadata", "context_length")
     if not isinstance(told, int):
         told = dig(reply.document(), "error", "n_ctx")

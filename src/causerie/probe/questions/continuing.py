@@ -28,7 +28,7 @@ def _plain(subject: Subject) -> ProbeRequest:
 
 
 def _goes_on(answer: ProbeAnswer) -> bool:
-    """Nothing but what is new; some plain replies repeat what was sent, at no cost in tokens."""
+    """Return whether the text goes on; it may repeat the sent text if that costs no tokens."""
     if answer.text.startswith(_NEXT):
         return True
     repeated = answer.text.startswith(_STARTED + _NEXT)

@@ -56,7 +56,7 @@ def _page(path: str) -> ProbeRequest:
 
 
 def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
-    """The page that tells how much is running, and how much that is now."""
+    """Yield the page that tells how much is running, and how much that is now."""
     for page in _PAGES:
         busy = page[1]((yield _page(page[0])))
         if busy is not None:

@@ -1,4 +1,4 @@
-"""Where an answer ends (contract 1): output limits, stops, the number of choices."""
+"""End of an answer (contract 1): output limits, stops, the number of choices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _endless(subject: Subject) -> Script:
 
 
 def _longer(subject: Subject, fields: dict[str, object], least: int) -> Script:
-    """A brief answer must grow to ``least`` tokens with these fields."""
+    """Judge whether a brief answer grows to at least ``least`` tokens with these fields."""
     brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
     if brief.completion is None:
         return unclear("no usage tells how long answers are")

@@ -28,7 +28,7 @@ _LENGTHS = (
 
 
 def entries(reply: ProbeReply) -> list[object]:
-    """The entries of a list of models, empty where the reply is none."""
+    """Return the entries of a list of models, empty where the reply is none."""
     data = dig(reply.document(), "data")
     return (
         [one for one in data if isinstance(dig(one, "id"), str)] if isinstance(data, list) else []
@@ -36,12 +36,12 @@ def entries(reply: ProbeReply) -> list[object]:
 
 
 def entry_of(reply: ProbeReply, model: str) -> object:
-    """The entry of one model, ``None`` where it is not listed."""
+    """Return the entry of one model, ``None`` if it is not listed."""
     return next((one for one in entries(reply) if dig(one, "id") == model), None)
 
 
 def listed_length(entry: object) -> int | None:
-    """The context length that an entry tells, in tokens."""
+    """Return the context length that an entry tells, in tokens."""
     for path in _LENGTHS:
         value = dig(entry, *path)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:

@@ -1,4 +1,4 @@
-"""What a conversation may hold (interface 2.2, contract 1), and hints alongside it."""
+"""Content of a conversation (interface 2.2, contract 1), and hints alongside it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def _body(**fields: object) -> bytes:
 
 
 def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
-    """What is wrong with an error reply."""
+    """Return the faults of an error reply."""
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
@@ -114,7 +114,7 @@ def _placeholder(subject: Subject) -> Script:
 
 
 def _type_told(subject: Subject) -> Script:
-    """Whether an error of the request says which parameter it is about."""
+    """Judge whether an error reply names the faulty parameter."""
     reply = yield _wrong_type(subject)
     if reply.status == 200:
         return no("taken: status 200")

@@ -1,4 +1,4 @@
-"""How tokens are drawn (contract 1): each parameter by what it does to the text."""
+"""Sampling of tokens (contract 1): each parameter by its effect on the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
 
 
 def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
-    """Whether hot texts differ from each other at all."""
+    """Return whether texts at a high temperature differ from each other."""
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
@@ -50,7 +50,7 @@ def _temperature(subject: Subject) -> Script:
 
 
 def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
-    """A parameter that leaves only the likeliest token, so that hot texts are all the same."""
+    """Return the test of a parameter that leaves only the likeliest token: hot texts are equal."""
 
     def script(subject: Subject) -> Script:
         texts: list[str] = []
@@ -82,7 +82,7 @@ def _seed(subject: Subject) -> Script:
 
 
 def _changed(name: str, value: float) -> Callable[[Subject], Script]:
-    """A penalty on repeating: a text that repeats itself must change."""
+    """Return the test of a penalty on repetition: a text that repeats itself must change."""
 
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))

@@ -31,20 +31,20 @@ _SWITCHES: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = 
 
 
 def thought(answer: ProbeAnswer) -> bool:
-    """Whether there is reasoning, in its field or in tags inside the text."""
+    """Return whether there is reasoning, in its field or in tags inside the text."""
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
 def _with(
     subject: Subject, fields: Mapping[str, object]
 ) -> Generator[ProbeRequest, ProbeReply, bool | None]:
-    """Whether it thinks with these fields; ``None`` where they are refused."""
+    """Return whether the model thinks with these fields; ``None`` if they are refused."""
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if refusal(reply) is not None else thought(answered(reply))
 
 
 def _switch(subject: Subject) -> Script:
-    """Which switch works; what comes after asks with thinking off where it can."""
+    """Find the switch that works; later questions disable thinking with it if possible."""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
     for name, on, off in _SWITCHES:
@@ -64,7 +64,7 @@ def _switch(subject: Subject) -> Script:
 
 
 def _template(subject: Subject) -> Script:
-    """Whether the template's switch does something, whichever other one there is."""
+    """Judge whether the template's switch has an effect, independent of other switches."""
     return (yield from _both_ways(subject, _SWITCHES[0]))
 
 

@@ -41,9 +41,9 @@ _PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
 
 
 def call_faults(answer: ProbeAnswer) -> list[str]:
-    """What is wrong with the calls of an answer, and with how it ended.
+    """Return the faults of an answer's calls, and of how it ended.
 
-    Where several came and the output limit cut the last one, the others are judged.
+    If several calls arrived and the output limit cut the last one, the others are judged.
     """
     if answer.finish == "length" and len(answer.calls) > 1:
         answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")

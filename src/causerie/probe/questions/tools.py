@@ -21,12 +21,12 @@ _RESULT = {"role": "tool", "tool_call_id": "call_a1", "content": '{"degrees": 31
 
 
 def may(subject: Subject) -> ProbeRequest:
-    """A question that a tool answers, with the choice left to the model."""
+    """Return a question that a tool answers, with the choice left to the model."""
     return subject.ask(WANTED, MOST, tools=[WEATHER]).once()
 
 
 def must(subject: Subject) -> ProbeRequest:
-    """The same with a call forced."""
+    """Return the same with a call forced."""
     return subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="required").once()
 
 

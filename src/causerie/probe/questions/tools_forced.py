@@ -25,7 +25,7 @@ _ALLOWED = {
 
 
 def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
-    """A call must have come; of ``name``, where one was named."""
+    """Judge whether a call has come; of ``name``, if one was given."""
     if not answer.calls:
         return no(f"accepted, no call came: {answer.text!r:.80}")
     names = {str(call.name) for call in answer.calls}
