@@ -280,7 +280,7 @@ def test_a_worker_ends_when_its_input_does() -> None:
     os.close(write)
     answers = io.BytesIO()
     with os.fdopen(read, "rb") as requests:
-        compiler_worker.serve(requests, answers, compiler_worker.Worker(None).answer)
+        compiler_worker.serve(requests, answers, compiler_worker.CompilerWorker(None).answer)
     assert answers.getvalue() == b""
 
 

@@ -16,8 +16,16 @@ from hypothesis import strategies as st
 from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.renderers import Renderers
 from causerie.chat.rendering import OwnRenderer, Renderer, in_process, is_own
-from causerie.chat.template_wire import Ask, Costly, Load, Shown, encode, read_answer, read_question
-from causerie.chat.template_worker import Worker
+from causerie.chat.template_wire import (
+    Ask,
+    Costly,
+    Load,
+    RenderedPrompt,
+    encode,
+    read_answer,
+    read_question,
+)
+from causerie.chat.template_worker import TemplateWorker
 from causerie.engines import fake
 from causerie.engines.weights.gguf import read_header
 from causerie.errors import InvalidRequest, Overloaded, TemplateFailed
@@ -288,12 +296,12 @@ def test_a_request_arrives_as_it_was(request: ChatRequest) -> None:
 
 def test_a_worker_that_is_asked_too_early_says_nothing() -> None:
     with pytest.raises(RuntimeError, match="no template"):
-        Worker().answer(encode(Ask.of(_asked("hello"))))
+        TemplateWorker().answer(encode(Ask.of(_asked("hello"))))
 
 
 def test_half_a_character_is_the_templates_fault() -> None:
-    worker = Worker()
+    worker = TemplateWorker()
     worker.answer(encode(Load(CHATML + "{{ '%c' % 55296 }}", "", "", "generic")))
     assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Costly)
     worker.answer(encode(Load(CHATML, "", "", "generic")))
-    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), Shown)
+    assert isinstance(read_answer(worker.answer(encode(Ask.of(_asked("hello"))))), RenderedPrompt)

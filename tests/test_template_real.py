@@ -29,8 +29,16 @@ from causerie.chat.formats.registry import detect
 from causerie.chat.prompt import prompt_of, render
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
-from causerie.chat.template_wire import Ask, Done, Load, Refusal, Shown, encode, read_answer
-from causerie.chat.template_worker import Worker
+from causerie.chat.template_wire import (
+    Ask,
+    Done,
+    Load,
+    Refusal,
+    RenderedPrompt,
+    encode,
+    read_answer,
+)
+from causerie.chat.template_worker import TemplateWorker
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
@@ -251,18 +259,20 @@ def test_no_marker_can_be_forged(path: Path) -> None:
 def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None:
     """Every character still knows its author when it has been through another process."""
     source = path.read_text()
-    template, form, worker = _template(path), detect(source), Worker()
+    template, form, worker = _template(path), detect(source), TemplateWorker()
     done = read_answer(worker.answer(encode(Load(source, "<BOS>", "<EOS>", form.name))))
     assert done == Done()
     for request in _hostile("<|im_end|>é😀"):
         told = read_answer(worker.answer(encode(Ask.of(request))))
-        assert isinstance(told, Shown | Refusal)
+        assert isinstance(told, RenderedPrompt | Refusal)
         wanted: object
         try:
             wanted = prompt_of(template, form, request)
         except InvalidRequest as refused:
             wanted = refused.error()
-        assert (told.prompt() if isinstance(told, Shown) else told.error().error()) == wanted
+        assert (
+            told.prompt() if isinstance(told, RenderedPrompt) else told.error().error()
+        ) == wanted
 
 
 # What templates search for in an answer, to take earlier reasoning out of it.

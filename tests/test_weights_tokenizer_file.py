@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizer_kinds import ADDED, BYTE_NAMES, KINDS, SPECIAL
 from tokenizers import Tokenizer
 
-from causerie.chat.compiler_worker import Worker
+from causerie.chat.compiler_worker import CompilerWorker
 from causerie.engines.weights.errors import NotModelFolder
 from causerie.engines.weights.vocabulary import TokenTable, TokenType, read_vocabulary
 
@@ -87,7 +87,7 @@ def test_gaps_and_padding_are_unused(tmp_path: Path) -> None:
     )
     assert [vocabulary.types[id] for id in (5, 6, 8, 9)] == [TokenType.UNUSED] * 4
     assert vocabulary.control() == {"<|im_end|>": 3, "<think>": 4, "<eos>": 7}
-    worker = Worker(read_vocabulary)
+    worker = CompilerWorker(read_vocabulary)
     worker.load(str(file))
     assert worker.check("start: / (hi| )+/", str(file)) == {}
 

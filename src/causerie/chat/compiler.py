@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from causerie.chat.compiler_fault import TOO_COMPLEX
 from causerie.chat.schema.refusal import of_function, unsupported
-from causerie.chat.worker import Died, Worker
+from causerie.chat.worker import Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
@@ -185,7 +185,7 @@ def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
     return digest.digest()
 
 
-class _Worker(Worker):
+class _Worker(WorkerProcess):
     """Used by one check at a time; killed when a check does not come back."""
 
     def __init__(self, reader: str, memory: int) -> None:

@@ -85,7 +85,7 @@ class _Tokenizer:
         return [self._ids[byte] for byte in single if byte in self._ids]
 
 
-class Worker:
+class CompilerWorker:
     """Checks grammars with the vocabularies that ``read`` (by path) gives."""
 
     def __init__(self, read: Callable[[Path], WorkerVocabulary] | None) -> None:
@@ -169,7 +169,7 @@ def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
 
 def main(memory: str, reader: str) -> None:
     """Serve with at most ``memory`` bytes of address space, where the system can say so."""
-    worker = Worker(_reader(reader))  # before the limit, which is for grammars
+    worker = CompilerWorker(_reader(reader))  # before the limit, which is for grammars
     limit_memory(int(memory))
     serve(sys.stdin.buffer, sys.stdout.buffer, worker.answer)
 

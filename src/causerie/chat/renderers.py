@@ -29,11 +29,11 @@ from causerie.chat.template_wire import (
     Hello,
     Load,
     Refusal,
-    Shown,
+    RenderedPrompt,
     encode,
     read_answer,
 )
-from causerie.chat.worker import Died, Worker
+from causerie.chat.worker import Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
 from causerie.offload import LARGE, offload
 from causerie.protocol.request import ChatRequest
@@ -112,9 +112,9 @@ class _ForeignRenderer:
         self._load = load
         self._condemned: tuple[str, float] = "", 0.0  # why it is not tried, and until when
         self._workers = [
-            Worker("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
+            WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
         ]
-        self._free: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self._free: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         for worker in self._workers:
             self._free.put_nowait(worker)
 
@@ -123,7 +123,7 @@ class _ForeignRenderer:
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
         answer = await self._answer(question, request.model)
-        if not isinstance(answer, Shown):
+        if not isinstance(answer, RenderedPrompt):
             raise InternalError("The process that renders templates answers something else.")
         return answer.prompt()
 
@@ -146,7 +146,7 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: bytes, model: str) -> Done | Shown:
+    async def _answer(self, question: bytes, model: str) -> Done | RenderedPrompt:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:
@@ -178,7 +178,7 @@ class _ForeignRenderer:
             asyncio.get_running_loop().call_later(_GRACE, job.cancel)
             raise
 
-    async def _work(self, worker: Worker, question: bytes) -> Answer:
+    async def _work(self, worker: WorkerProcess, question: bytes) -> Answer:
         try:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
@@ -190,7 +190,7 @@ class _ForeignRenderer:
         finally:
             self._free.put_nowait(worker)
 
-    async def _prepare(self, worker: Worker) -> None:
+    async def _prepare(self, worker: WorkerProcess) -> None:
         """Have the process running, with the template loaded and tested."""
         if worker.pid is not None:
             return
@@ -212,7 +212,7 @@ class _ForeignRenderer:
             raise TooMuch(answer.reason)
 
 
-async def _asked_within(worker: Worker, question: bytes, seconds: float) -> Answer:
+async def _asked_within(worker: WorkerProcess, question: bytes, seconds: float) -> Answer:
     """Return the answer of a process that has these seconds; without one it is gone."""
     try:
         async with asyncio.timeout(seconds):

@@ -77,7 +77,7 @@ class Done(Struct, frozen=True, tag=True):
     text: str | None = None
 
 
-class Shown(Struct, frozen=True, tag=True):
+class RenderedPrompt(Struct, frozen=True, tag=True):
     """A prompt. ``user`` are where the spans of characters of a user begin and end, in order."""
 
     text: str
@@ -87,7 +87,7 @@ class Shown(Struct, frozen=True, tag=True):
     several_calls: bool
 
     @classmethod
-    def of(cls, prompt: Prompt) -> Shown:
+    def of(cls, prompt: Prompt) -> RenderedPrompt:
         """Return a prompt in the form in which it is sent."""
         text, user = prompt.rendered.text, prompt.rendered.user
         return cls(text, user, prompt.leading, prompt.leading_call, prompt.several_calls)
@@ -125,7 +125,7 @@ class Costly(Struct, frozen=True, tag=True):
 
 
 Question = Hello | Load
-Answer = Done | Shown | Refusal | Costly
+Answer = Done | RenderedPrompt | Refusal | Costly
 
 encode = msgspec.json.encode
 _ASK = msgspec.json.Decoder(Ask)

@@ -22,7 +22,7 @@ from causerie.chat.template_wire import (
     Hello,
     Load,
     Refusal,
-    Shown,
+    RenderedPrompt,
     encode,
     read_question,
 )
@@ -30,7 +30,7 @@ from causerie.chat.worker_process import limit_memory, serve
 from causerie.errors import InvalidRequest
 
 
-class Worker:
+class TemplateWorker:
     """Renders the template that it was given last."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Worker:
         request = question.request()
         if question.call:
             return Done(before_call(template, thinking.plan(form, request.thinking).form))
-        return Shown.of(prompt_of(template, form, request))
+        return RenderedPrompt.of(prompt_of(template, form, request))
 
     def _load(self, load: Load) -> Answer:
         """Compile a template, and find out what it shows, so that a hostile one fails here."""
@@ -78,7 +78,7 @@ class Worker:
 def main(memory: str) -> None:
     """Serve with at most ``memory`` bytes of address space."""
     limit_memory(int(memory))
-    serve(sys.stdin.buffer, sys.stdout.buffer, Worker().answer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, TemplateWorker().answer)
 
 
 if __name__ == "__main__":

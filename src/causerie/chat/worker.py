@@ -39,7 +39,7 @@ class Died(Exception):
     """The worker went away while it was asked something."""
 
 
-class Worker:
+class WorkerProcess:
     """One process, made of a module of this program and its arguments."""
 
     def __init__(self, module: str, *arguments: str) -> None:

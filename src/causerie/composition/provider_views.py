@@ -14,7 +14,7 @@ from causerie.composition.provider_file import provider_index
 from causerie.operations.examination import Examination, Examinee, price
 from causerie.operations.explaining import prices
 from causerie.operations.explanation import PriceTexts
-from causerie.operations.matrix import Known, own_row, row
+from causerie.operations.matrix import ConfiguredSupport, own_row, row
 from causerie.operations.result import Result
 from causerie.operations.results import Kept
 from causerie.operations.views import (
@@ -121,7 +121,7 @@ class ProviderViews:
     ) -> ProbedModelView:
         said = self._remark(one.name, known.id)
         supported = known.supported_parameters
-        facts = Known(
+        facts = ConfiguredSupport(
             frozenset(supported) if supported is not None else None, parameters(known), said
         )
         used = kept.used if kept.used is not None and not changes(known, kept.used) else None

@@ -18,7 +18,7 @@ from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI, RequestLimits
 from causerie.edge.openapi import Documents
-from causerie.edge.ports import Metrics, RequestPipeline, ServingStatus
+from causerie.edge.ports import MetricsSource, RequestPipeline, ServingStatus
 from causerie.edge.router import CatalogPort, KeyStatements, RouterPages
 from causerie.edge.routes import (
     METRICS,
@@ -87,7 +87,7 @@ class Edge:
         doors: DoorTable,
         pipeline: RequestPipeline,
         engines: ServingStatus,
-        metrics: Metrics,
+        metrics: MetricsSource,
         *,
         limits: RequestLimits | None = None,
         own: OwnPaths | None = None,

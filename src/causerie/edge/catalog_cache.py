@@ -25,7 +25,7 @@ _GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
 
 
-class Shown(Filterable, Protocol):
+class CatalogEntry(Filterable, Protocol):
     """An entry of the catalog. ``latency`` is in seconds, ``throughput`` in tokens per second."""
 
     @property
@@ -64,10 +64,10 @@ class CatalogCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
-        self._written: dict[str, tuple[Shown, object, bytes]] = {}
+        self._written: dict[str, tuple[CatalogEntry, object, bytes]] = {}
 
     def page(
-        self, door: str, path: str, query: str, entries: Callable[[], Sequence[Shown]]
+        self, door: str, path: str, query: str, entries: Callable[[], Sequence[CatalogEntry]]
     ) -> CachedPage:
         """The part of the catalog that the query asks for; ``entries`` gives all of it.
 
@@ -91,7 +91,7 @@ class CatalogCache:
         size = sum(one.size for _, one in self._pages.values())
         return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
-    def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> CachedPage:
+    def made(self, path: str, filters: Filters, entries: Sequence[CatalogEntry]) -> CachedPage:
         """A page that is not kept."""
         found = filters.of(entries)
         first, last = filters.offset, filters.end
@@ -105,7 +105,7 @@ class CatalogCache:
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 
-    def _entry(self, one: Shown) -> bytes:
+    def _entry(self, one: CatalogEntry) -> bytes:
         kept, profiles = self._written.get(one.id), one.profiles
         if kept is not None and kept[0] is one and kept[1] == profiles:
             return kept[2]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import Metrics
+from causerie.edge.ports import MetricsSource
 
 _KEYS = StaticKeys()
 
@@ -15,7 +15,7 @@ _KEYS = StaticKeys()
 class MetricsPage:
     """The handler. ``keys`` open it as those of a door do; ``None``: it is open."""
 
-    metrics: Metrics
+    metrics: MetricsSource
     keys: tuple[KeyDigest, ...] | None = None
     name: str = "metrics"
 

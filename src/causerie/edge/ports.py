@@ -78,7 +78,7 @@ class ServingStatus(Protocol):
     def shared(self) -> bool | None: ...
 
 
-class Metrics(Protocol):
+class MetricsSource(Protocol):
     """The numbers behind ``/metrics``."""
 
     content_type: str

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.edge.catalog_cache import CachedPage, CatalogCache, Shown
+from causerie.edge.catalog_cache import CachedPage, CatalogCache, CatalogEntry
 from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, NotFound
@@ -26,11 +26,11 @@ class CatalogPort(Protocol):
         """Who is calling; raises ``Unauthenticated``."""
         ...
 
-    def listed(self, door: MountedDoor, caller: Caller | None) -> Sequence[Shown]:
+    def listed(self, door: MountedDoor, caller: Caller | None) -> Sequence[CatalogEntry]:
         """All entries; with a caller those that it may use."""
         ...
 
-    def listing(self, door: MountedDoor, name: str) -> Shown:
+    def listing(self, door: MountedDoor, name: str) -> CatalogEntry:
         """One entry; raises ``NotFound``."""
         ...
 

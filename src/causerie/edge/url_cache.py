@@ -13,7 +13,7 @@ _MAX_URL_CACHE = 1024
 _SCHEMES = (b"http", b"https")
 
 
-class Place(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a request target names.
 
     ``host`` is that of an absolute target, which decides in place of the ``Host`` header
@@ -25,17 +25,17 @@ class Place(NamedTuple):
     host: str | None
 
 
-class _UrlCache(dict[bytes, Place]):
-    """Places by target; most are asked for again and again."""
+class _UrlCache(dict[bytes, RequestTarget]):
+    """Parsed targets by their bytes; most are asked for again and again."""
 
-    def __missing__(self, url: bytes) -> Place:
+    def __missing__(self, url: bytes) -> RequestTarget:
         """Raise :class:`InvalidRequest` for an absolute target that is no web address."""
         host = None if url[:1] == b"/" else _host(url)
         query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-        place = Place(_path(url) or ("" if host is None else "/"), query, host)
+        target = RequestTarget(_path(url) or ("" if host is None else "/"), query, host)
         if len(url) <= 128 and len(self) < _MAX_URL_CACHE and not query:
-            self[url] = place
-        return place
+            self[url] = target
+        return target
 
 
 url_cache = _UrlCache()

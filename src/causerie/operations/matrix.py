@@ -46,7 +46,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Parameters by what they are for, the most telling first; all others come after them."""
 
 
-class Known(Struct, frozen=True):
+class ConfiguredSupport(Struct, frozen=True):
     """What the configuration says of a model there. ``effective`` is what requests are held to;
     ``None``: everything is let through. ``remark`` is what stands behind the day of the probe."""
 
@@ -69,7 +69,7 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
     return [*GROUPS, ("Other", sorted(HONOURED - named))]
 
 
-def row(known: Known, result: Result | None) -> Sequence[Cell]:
+def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
     """Every parameter of a model; ``result`` is that of the probe in force, if it is kept."""
     found = result.answers() if result is not None else {}
     refused, unclear = _noted(known.remark)
