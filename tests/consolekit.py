@@ -27,7 +27,7 @@ from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
 from causerie.identity.provider import OidcProvider
-from causerie.mail import Outbox
+from causerie.mail.outbox import Outbox
 from causerie.operations.ports import Operations
 from causerie.store.database import Database
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from causerie import chunk_encoder
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.edge.application import Edge
@@ -20,6 +19,7 @@ from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.metering.counters import MetricsCounters
+from causerie.protocol import chunk_encoder
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest

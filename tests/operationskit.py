@@ -24,7 +24,7 @@ from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.composition.targets import ChatParts
-from causerie.log_buffer import LogBuffer
+from causerie.logging.buffer import LogBuffer
 from causerie.operations.examinations import Examinations
 from causerie.operations.result import Found, RecordedExchange, Result
 from causerie.operations.results import Results

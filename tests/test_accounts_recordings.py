@@ -14,11 +14,11 @@ from causerie.accounts.encryption import Cipher
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recorder import Recorder
 from causerie.accounts.recording import Recording
-from causerie.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.edge.ownership import owned
 from causerie.errors import InvalidRequest, NotFound
 from causerie.metering.contents import Contents
 from causerie.metering.ledger import UsageRecord, record_id
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, Message
 from causerie.store.accounts import SqlStore

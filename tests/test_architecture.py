@@ -1,6 +1,6 @@
 """The shape of the house: small files, short functions, a word on what each is for.
 
-Who may import whom is held by import-linter (``make lint``).
+Who may import whom is held by test_rooms.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext, usage_body
 from causerie.errors import InternalError
+from causerie.protocol.chunk_encoder import (
+    ChunkEncoder,
+    CompletionIdentity,
+    ResponseContext,
+    usage_body,
+)
 from causerie.protocol.completion import Chunk, ChunkChoice, Delta, Logprobs, TokenLogprobBody
 from causerie.protocol.events import (
     Event,

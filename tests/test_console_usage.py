@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
+from causerie.accounts.money import rounded
 from causerie.accounts.people import Actor, actor_of
 from causerie.accounts.usage import Step, UsageQuery, UsageSum
 from causerie.console.charts import lines, scale, stacked
@@ -31,7 +32,6 @@ from causerie.console.periods import period
 from causerie.console.templating import seconds, short
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.metering.ledger import UsageRecord
-from causerie.money import rounded
 from causerie.store.usage import SqlUsage
 
 NOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from causerie.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.metering.contents import MOST_BYTES, Contents
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.events import (
     Event,
     Finished,

@@ -19,8 +19,8 @@ import structlog
 from hub import gguf, serving
 
 from causerie.engines.weights import HubOptions, Silent, fetch
-from causerie.log_buffer import LogBuffer
-from causerie.logging import configure, request_id
+from causerie.logging.buffer import LogBuffer
+from causerie.logging.setup import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
 from causerie.protocol.events import Usage

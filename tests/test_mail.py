@@ -15,7 +15,7 @@ from smtpserver import LOGIN, Mailbox, smtp
 
 from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.edge.ownership import owned
-from causerie.mail import Letter, MailServer, Outbox
+from causerie.mail.outbox import Letter, MailServer, Outbox
 
 LETTER = Letter("ada@example.org", "Grüße", "A text with a line\n.and a dot.\n")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.accounts.bounds import Budget, Unit
-from causerie.money import exact, rounded
+from causerie.accounts.money import exact, rounded
 
 AMOUNTS = st.decimals(0, 9_000_000_000, places=9)
 

@@ -11,8 +11,8 @@ from provider import ScriptedProvider, piece, running
 from providerkit import F, joined, read, reader, request, sent
 from providerkit import chunk as streamed
 
-from causerie.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.errors import InvalidRequest
+from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
 from causerie.protocol.reasoning import joined as together

@@ -22,7 +22,6 @@ from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
 from causerie.catalog.tariff import Tariff
-from causerie.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.edge.doors import MountedDoor
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.metering.meter import Meter, Record
@@ -31,6 +30,7 @@ from causerie.operations.explanation import ExplainedRefusal, ExplainedRoute, Ro
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.bounds import TokenBounds
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.events import ReplyStream
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest

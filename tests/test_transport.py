@@ -18,8 +18,8 @@ from faultkit import Reply, upstream
 
 from causerie.cli.loop import run
 from causerie.composition.providers import reach
+from causerie.runtime.traffic import traffic
 from causerie.settings.provider import ProviderSettings, TlsSettings
-from causerie.traffic import traffic
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.connection import ClientConnection

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Struct, structs
 
+from causerie.access.account_ports import AccountPorts, FreeAllowance
 from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
@@ -27,10 +28,8 @@ from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import tell
 from causerie.access.limits import RateLimiter
 from causerie.access.quota import RateScope
-from causerie.account_ports import AccountPorts, FreeAllowance
 from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
-from causerie.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
 from causerie.errors import (
     Forbidden,
     NotFound,
@@ -45,6 +44,7 @@ from causerie.headers import changed, head, served
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
 from causerie.protocol.events import ReplyStream
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest

@@ -12,8 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 
+from causerie.accounts.money import exact
 from causerie.errors import InvalidRequest
-from causerie.money import exact
 
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)

@@ -22,10 +22,10 @@ from msgspec import Struct
 
 from causerie.accounts.authorization import Clock
 from causerie.accounts.bounds import BudgetPeriod
+from causerie.accounts.money import exact
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.usage import By, Step, UsageQuery, UsageReader
 from causerie.errors import RateLimited, ServiceError, StoreUnavailable, counted
-from causerie.money import exact
 from causerie.protocol.variants import is_free
 
 _KEPT = 100_000

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.template import Rendered
 from causerie.chat.token_cache import ControlMatch, TokenCache, Tokenizer
-from causerie.offload import offload
+from causerie.runtime.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
 _TURN = 1_000  # pieces between two turns of other requests

@@ -35,8 +35,8 @@ from causerie.chat.template_wire import (
 )
 from causerie.chat.worker import Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded
-from causerie.offload import LARGE, offload
 from causerie.protocol.request import ChatRequest
+from causerie.runtime.offload import LARGE, offload
 
 _START_SECONDS = 30.0
 _GRACE = 0.25  # seconds that a rendering may go on when nobody waits for it any more

@@ -20,8 +20,8 @@ from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate
 from causerie.errors import TemplateFailed
-from causerie.offload import offload
 from causerie.protocol.request import ChatRequest
+from causerie.runtime.offload import offload
 
 # SHA-256 of the templates that come with this program: those of the model that is served where
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from causerie.offload import offload
+from causerie.runtime.offload import offload
 
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
 _LONG = 10_000  # characters of schemas; more take so long that they go to a thread

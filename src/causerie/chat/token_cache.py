@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from causerie.offload import offload
+from causerie.runtime.offload import offload
 
 _MOST = 4_000_000  # characters, of a model; two to four times as many bytes
 # Around a control token, where some tokenizers take away or add blanks.

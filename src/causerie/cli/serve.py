@@ -12,7 +12,6 @@ import msgspec
 import typer
 from rich.console import Console
 
-from causerie import logging
 from causerie.cli import loop
 from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
@@ -21,6 +20,7 @@ from causerie.cli.stderr import heedless
 from causerie.composition.app import run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.logging import setup as logging
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError, Vllm
 from causerie.settings.load import Override
 

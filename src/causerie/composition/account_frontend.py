@@ -30,7 +30,7 @@ from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
 from causerie.identity.provider import OidcProvider
-from causerie.mail import MailServer, Outbox
+from causerie.mail.outbox import MailServer, Outbox
 from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.operations.examinations import Examinations

@@ -16,10 +16,10 @@ from typing import Protocol
 import msgspec
 
 from causerie import settings as configured
+from causerie.access.account_ports import AccountPorts, KeyAuthenticator
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, RateScope, ScopeKind
-from causerie.account_ports import AccountPorts, KeyAuthenticator
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.free_days import FreeAllowances
 from causerie.accounts.links import NewLink
@@ -50,7 +50,7 @@ from causerie.edge.openai import RequestLimits
 from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
-from causerie.log_buffer import LogBuffer
+from causerie.logging.buffer import LogBuffer
 from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog

@@ -32,7 +32,7 @@ from causerie.errors import (
     Unauthenticated,
 )
 from causerie.identity.provider import OidcProvider
-from causerie.mail import Outbox
+from causerie.mail.outbox import Outbox
 
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")

@@ -26,7 +26,7 @@ from causerie.console.origin import Site
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
-from causerie.mail import Outbox
+from causerie.mail.outbox import Outbox
 
 PREFIX = "/console"
 SEE_OTHER = 303

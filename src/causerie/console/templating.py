@@ -8,8 +8,8 @@ from decimal import Decimal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from causerie.accounts.money import exact, rounded
 from causerie.console.statics import Statics
-from causerie.money import exact, rounded
 
 _LOOKS = {
     "moment": "%Y-%m-%d %H:%M UTC",

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from causerie.chunk_encoder import ChunkEncoder, ResponseContext
 from causerie.edge.exchange import Exchange
 from causerie.edge.keep_alive import KeepAlive
 from causerie.protocol import sse
+from causerie.protocol.chunk_encoder import ChunkEncoder, ResponseContext
 from causerie.protocol.events import Batch, Event, ReplyStream
 from causerie.protocol.request import ChatRequest
 

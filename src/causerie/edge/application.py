@@ -30,7 +30,7 @@ from causerie.edge.routes import (
     service_routes,
 )
 from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
-from causerie.logging import request_id
+from causerie.logging.setup import request_id
 
 log = structlog.get_logger(__name__)
 

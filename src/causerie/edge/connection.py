@@ -22,7 +22,7 @@ from causerie.edge.head import RequestHead, check_codings, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.url_cache import url_cache
 from causerie.errors import Overloaded, ServiceError
-from causerie.traffic import without_delay
+from causerie.runtime.traffic import without_delay
 
 if TYPE_CHECKING:
     from causerie.edge.connections import Connections

@@ -8,7 +8,7 @@ from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connection import Connection
 from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
-from causerie.traffic import traffic
+from causerie.runtime.traffic import traffic
 
 
 class Connections:

@@ -10,7 +10,6 @@ import structlog
 from msgspec import structs
 
 from causerie.access.keys import Caller
-from causerie.chunk_encoder import CompletionIdentity
 from causerie.edge.answers import PlainAnswer, StreamedAnswer
 from causerie.edge.body import BodyLimits, json_at_hand, read_json
 from causerie.edge.doors import MountedDoor
@@ -22,11 +21,12 @@ from causerie.edge.keep_alive import KeepAlive
 from causerie.edge.ports import RequestPipeline
 from causerie.edge.request_hints import RequestHints, hints_of
 from causerie.errors import ServiceError, forget_frames
-from causerie.logging import request_id
-from causerie.offload import LARGE, offload
+from causerie.logging.setup import request_id
 from causerie.protocol import bounded_json
+from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
+from causerie.runtime.offload import LARGE, offload
 
 log = structlog.get_logger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.chunk_encoder import CompletionIdentity, ResponseSink
 from causerie.edge.doors import MountedDoor
 from causerie.engines.base import EngineStatus
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseSink
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from causerie.chunk_encoder import ResponseContext
+from causerie.protocol.chunk_encoder import ResponseContext
 from causerie.protocol.events import Batch, Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import ChatRequest, Message, TextPart

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.offload import offload
 from causerie.protocol.parsing.fast_path import FastRequest, StreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
@@ -32,6 +31,7 @@ from causerie.providers.references import check_references
 from causerie.providers.shapes import write_shape
 from causerie.providers.thinking import write_thinking
 from causerie.providers.tools import write_tools
+from causerie.runtime.offload import offload
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LOWERED = (*_LIMITS, "min_tokens")

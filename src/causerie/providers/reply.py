@@ -13,7 +13,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from causerie.offload import LARGE, offload
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
@@ -24,6 +23,7 @@ from causerie.providers.outgoing import Outgoing, written
 from causerie.providers.provider import Provider, failed
 from causerie.providers.separator import Separators
 from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.runtime.offload import LARGE, offload
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from causerie.traffic import traffic, without_delay
+from causerie.runtime.traffic import traffic, without_delay
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 

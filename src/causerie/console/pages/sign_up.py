@@ -12,7 +12,7 @@ from causerie.accounts.sign_ups import Asked
 from causerie.console.pages import links
 from causerie.console.request_context import PREFIX, RequestContext
 from causerie.errors import ServiceError
-from causerie.mail import Letter
+from causerie.mail.outbox import Letter
 
 
 async def show(context: RequestContext) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causerie.errors import InvalidRequest
-from causerie.offload import LARGE
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parsing.document import check_work, decode
 from causerie.protocol.parsing.fast_path import read_fast_path
@@ -31,6 +30,7 @@ from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
 from causerie.protocol.preferences import INDIFFERENT
 from causerie.protocol.request import ChatRequest, Message
+from causerie.runtime.offload import LARGE
 
 _MAX_CHOICES = 16
 _MAX_DOCUMENTS = 4096

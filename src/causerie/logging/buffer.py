@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from msgspec.structs import asdict
 
-from causerie.logging import json_stream, wanted
+from causerie.logging.setup import json_stream, wanted
 
 _SECONDS = 0.25
 _MOST = 256  # lines; more would hold up what else there is to do while they are written

@@ -1,0 +1,1 @@
+"""Short letters by SMTP. Knows nothing of what is in them."""
