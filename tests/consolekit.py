@@ -19,8 +19,8 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.accounts.people import User
 from causerie.accounts.sessions import SessionClient
+from causerie.catalog.door_catalog import DoorCatalog
 from causerie.console.application import ConsoleApplication, SignUp
-from causerie.console.market.listed import CatalogView
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
 from causerie.edge.drain import Drain
@@ -51,7 +51,7 @@ class ScriptedServiceView(Statuses):
 
     operations: Operations | None = None
 
-    def market(self) -> CatalogView | None:
+    def market(self) -> DoorCatalog | None:
         return None
 
     def answering(self, model: str) -> Sequence[str]:

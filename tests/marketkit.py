@@ -14,11 +14,11 @@ from consolekit import Place, console_of
 from pageskit import Shop
 
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.door_catalog import DoorCatalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
 from causerie.catalog.tariff import Tariff
-from causerie.errors import NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.target_stats import QUARTER_SECONDS, Percentiles, TargetStats, TimeBucket
 
@@ -78,14 +78,12 @@ class ScriptedMarket:
             for card, endpoints, ends in self.cards
         ]
 
-    def entry(self, name: str) -> Listing:
-        found = Catalog(self.entries()).resolve(None, name)
-        if not isinstance(found, Listing):
-            raise NotFound("no such entry")
-        return found
-
-    def history(self, target: str) -> Sequence[TimeBucket]:
-        return self.days.get(target, ())
+    def catalog(self) -> DoorCatalog:
+        ids = frozenset(card.id for card, _, _ in self.cards)
+        history = self.days
+        return DoorCatalog(
+            self.prefix, ids, Catalog(self.entries()), lambda target: history.get(target, ())
+        )
 
 
 class Fair(Shop):
@@ -95,8 +93,8 @@ class Fair(Shop):
         super().__init__()
         self.fair: ScriptedMarket | None = market
 
-    def market(self) -> ScriptedMarket | None:
-        return self.fair
+    def market(self) -> DoorCatalog | None:
+        return self.fair.catalog() if self.fair is not None else None
 
 
 def card(id: str, name: str = "", about: str = "", day: date = date(2026, 3, 1)) -> ModelCard:

@@ -79,12 +79,12 @@ def violations(source: Path, table: Table) -> list[str]:
         for module, path in modules.items()
         if module and table.room_of(module) is None
     ]
-    return found + [
+    denied = [
         f"{one.file}:{one.line}: {reason}"
         for one in _imports(source, modules)
-        for reason in [_denial(one, table)]
-        if reason
+        if (reason := _denial(one, table))
     ]
+    return [*found, *dict.fromkeys(denied)]  # of several names in a line one is enough
 
 
 def unused(source: Path, table: Table) -> list[str]:

@@ -17,8 +17,8 @@ from causerie.catalog.catalog import Catalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
+from causerie.catalog.page_cache import CatalogCache
 from causerie.catalog.tariff import Tariff
-from causerie.edge.catalog_cache import CatalogCache
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.settings import Settings, SettingsError, load
@@ -284,7 +284,7 @@ def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
     size = len(catalog_cache.page("router", "/", "", lambda: one).body)
-    monkeypatch.setattr("causerie.edge.catalog_cache._MOST_BYTES", 10 * size)
+    monkeypatch.setattr("causerie.catalog.page_cache._MOST_BYTES", 10 * size)
     queries = [f"q=author&limit={number + 1}" for number in range(100)]
     for query in queries:
         catalog_cache.page("router", "/", query, lambda: one)

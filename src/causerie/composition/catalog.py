@@ -1,116 +1,165 @@
-"""What is offered under which name: models of our own, and aliases, with what each can do."""
+"""The catalog of all doors, from the settings: our models, aliases, and the router's entries."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from datetime import time as time_of_day
 
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.choice import StatsReader
+from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.listing import Listing, today
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
-from causerie.composition.catalog_models import listings, models_of_providers, tariff
+from causerie.catalog.parameters import of_engine, of_provider
+from causerie.catalog.tariff import Tariff
 from causerie.composition.targets import OwnModel
+from causerie.protocol.bounds import UNBOUNDED, TokenBounds
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing.rules import HONOURED
 from causerie.settings import AliasTarget, ProviderModelSettings, Settings
 from causerie.settings import ModelSettings as OwnSettings
+from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
+from causerie.settings.price import PriceSettings
 
-_ALWAYS = frozenset(
-    {
-        "model",
-        "messages",
-        "stream",
-        "stream_options",
-        "include_reasoning",
-        "modalities",
-        "session_id",
-    }
-)
-"""Served whoever answers: we do it ourselves, or nothing can answer a chat without it."""
+OWN_PROVIDER = "causerie"
+"""The name of this service among the providers of a model."""
 
-_ALIKE = (
-    frozenset({"max_tokens", "max_completion_tokens"}),
-    frozenset({"continue_final_message", "add_generation_prompt"}),
-)
-"""Names of one ability: whoever honours one is spoken to by that name."""
-
-_SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
-"""Ways to switch thinking, each written as the target knows it."""
-
-_OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
-"""The engine weighs no token that a draft model said ahead."""
+ProfileReader = Callable[[], ModelProfile]
 
 
 def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsReader) -> Catalog:
     """The catalog of all doors; ``stats_of`` tells how targets stand now."""
-    capabilities = {
-        model.id: TargetCapabilities(
-            Candidate(model.id), _own_parameters(model), _own_profile(model, own[model.id])
-        )
-        for model in settings.models
-    }
-    listed = listings(settings, capabilities, stats_of, parameters)
-    return Catalog([*_models(settings, capabilities), *listed])
+    known = _Known(
+        {
+            model.id: TargetCapabilities(
+                Candidate(model.id),
+                of_engine(draft=bool(model.llamacpp.draft)),
+                _own_profile(model, own[model.id]),
+            )
+            for model in settings.models
+        },
+        {
+            f"{provider.name}/{model.id}": model
+            for provider in settings.providers
+            for model in provider.models
+        },
+    )
+    return Catalog([*_models(settings, known), *_listings(settings, known, stats_of)])
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
     """What a provider's model supports, as far as it is known; ``None``: nothing is known."""
-    if probed is None or probed.supported_parameters is None:
+    if probed is None:
         return None
-    known = frozenset(probed.supported_parameters)
-    for alike in _ALIKE:
-        if known & alike:
-            known |= alike
-    if probed.thinking == "switch":
-        known |= _SWITCHES
-    return (known | _ALWAYS) & HONOURED
+    return of_provider(probed.supported_parameters, switches=probed.thinking == "switch")
 
 
-def _models(
-    settings: Settings, capabilities: Mapping[str, TargetCapabilities]
-) -> Iterator[ServedModel]:
+def tariff(price: PriceSettings) -> Tariff:
+    """A price of the settings by the token."""
+    one = price.by_token
+    return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of models: our ``own`` by their ids, ``probed`` ones by their targets."""
+
+    own: Mapping[str, TargetCapabilities]
+    probed: Mapping[str, ProviderModelSettings]
+
+    def of(self, provider: str | None, model: str) -> tuple[frozenset[str] | None, ProfileReader]:
+        """Return the parameters and the profile of a model, our own where no provider is named."""
+        if provider is None:
+            return self.own[model].parameters, self.own[model].profile
+        probed = self.probed.get(f"{provider}/{model}")
+        return parameters(probed), _remote_profile(probed)
+
+
+def _models(settings: Settings, known: _Known) -> Iterator[ServedModel]:
     created = time.time_ns() // 1_000_000_000
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)
-        yield ServedModel(card, [capabilities[model.id]], tariff=tariff(model.price))
-    probed = models_of_providers(settings)
+        yield ServedModel(card, [known.own[model.id]], tariff=tariff(model.price))
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
-        answering = [_capabilities(target, capabilities, probed) for target in alias.targets]
+        answering = [_capabilities(target, known) for target in alias.targets]
         yield ServedModel(card, answering, alias.hedge_seconds, tariff(alias.price))
 
 
-def _capabilities(
-    target: AliasTarget,
-    own: Mapping[str, TargetCapabilities],
-    probed: Mapping[str, ProviderModelSettings],
-) -> TargetCapabilities:
+def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:
     candidate = Candidate(target.name, target.priority, target.weight)
-    if target.provider is None:
-        mine = own[target.model]
-        return TargetCapabilities(candidate, mine.parameters, mine.profile)
-    known = probed.get(target.name)
-    profile = _remote_profile(known)
-    return TargetCapabilities(candidate, parameters(known), lambda: profile)
+    return TargetCapabilities(candidate, *known.of(target.provider, target.model))
 
 
-def _remote_profile(known: ProviderModelSettings | None) -> ModelProfile:
+def _listings(settings: Settings, known: _Known, stats_of: StatsReader) -> Iterator[Listing]:
+    for entry in settings.catalog:
+        endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
+        yield Listing(
+            _card(entry), endpoints, stats_of, ends=entry.ends, hedge_seconds=entry.hedge_seconds
+        )
+
+
+def _card(entry: CatalogModelSettings) -> ModelCard:
+    day = entry.created or today()
+    created = int(datetime.combine(day, time_of_day(), UTC).timestamp())
+    return ModelCard(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
+
+
+def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
+    supported, profile = known.of(endpoint.provider, endpoint.model)
+    if endpoint.supported_parameters is not None:
+        supported = of_provider(endpoint.supported_parameters, switches=False)
+    probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
+    return CatalogEndpoint(
+        TargetCapabilities(
+            Candidate(endpoint.name, bounds=_bounds(endpoint)), supported, _said(endpoint, profile)
+        ),
+        provider=endpoint.provider or OWN_PROVIDER,
+        tariff=tariff(endpoint.price),
+        quantization=endpoint.quantization,
+        private=not endpoint.keeps_data,
+        probed=probed.probed if probed is not None else None,
+    )
+
+
+def _bounds(endpoint: CatalogEndpointSettings) -> TokenBounds:
+    context, output = endpoint.context_length, endpoint.max_output_tokens
+    return UNBOUNDED if context is None and output is None else TokenBounds(context, output)
+
+
+def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileReader:
+    """With the lengths that the settings state, which are the more exact ones."""
+    context, output = endpoint.context_length, endpoint.max_output_tokens
+    if context is None and output is None:
+        return profile
+
+    def stated() -> ModelProfile:
+        found = profile()
+        return replace(
+            found,
+            context_length=context if context is not None else found.context_length,
+            max_output_tokens=output if output is not None else found.max_output_tokens,
+        )
+
+    return stated
+
+
+def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
     if known is None:
-        return ModelProfile()
-    return ModelProfile(
+        return ModelProfile
+    profile = ModelProfile(
         context_length=known.context_length,
         must_think=known.thinking == "always",
         thinks=known.thinking != "never",
     )
+    return lambda: profile
 
 
-def _own_parameters(model: OwnSettings) -> frozenset[str]:
-    return HONOURED - _OF_PROBABILITIES if model.llamacpp.draft else HONOURED
-
-
-def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], ModelProfile]:
+def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
     """What is known of the model now; more once it has been loaded."""
 
     def profile() -> ModelProfile:

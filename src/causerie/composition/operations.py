@@ -18,7 +18,7 @@ from causerie.accounts.bounds import UNBOUNDED
 from causerie.accounts.key_cache import admitted
 from causerie.accounts.keys import Grant, KeyState
 from causerie.accounts.people import Actor
-from causerie.composition.catalog_models import OWN_PROVIDER
+from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuration import Configuration
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
 from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of

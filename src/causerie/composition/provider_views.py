@@ -8,8 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Protocol
 
-from causerie.composition.catalog import parameters
-from causerie.composition.catalog_models import OWN_PROVIDER, tariff
+from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.provider_file import provider_index
 from causerie.operations.examination import Examination, Examinee, price
 from causerie.operations.explaining import prices

@@ -9,7 +9,7 @@ from causerie.accounts.people import User, actor_of
 from causerie.accounts.projects import Projects
 from causerie.accounts.visitor import visitor
 from causerie.catalog.catalog import Catalog
-from causerie.composition.door_catalog import DoorCatalog
+from causerie.catalog.door_catalog import DoorCatalog
 from causerie.console.ports import DoorView
 from causerie.edge.application import Edge
 from causerie.edge.exchange import Exchange
@@ -74,7 +74,12 @@ class LiveServiceView:
         if not found:
             return None
         door_address = min(found, key=lambda one: one.door.keys != "accounts")
-        return DoorCatalog(door_address.prefix, frozenset(door_address.models), self._parts)
+        return DoorCatalog(
+            door_address.prefix,
+            frozenset(door_address.models),
+            self._parts.catalog,
+            self._parts.history,
+        )
 
     def answering(self, model: str) -> Sequence[str]:
         """The targets of a model, by the names of routing."""

@@ -9,34 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
-from causerie.edge.ports import TargetStatusView
+from causerie.console.ports import ServiceView
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.operations.matrix import GROUPS
+from causerie.routing.target_state import TargetStatus
 
 _MILLION = 1_000_000
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
-
-
-class ModelStatus(Protocol):
-    """Who answers for models, and how they stand."""
-
-    def models(self) -> Sequence[Mapping[str, Any]]:
-        """The catalog, as ``GET /models`` gives its entries, with names for people."""
-        ...
-
-    def answering(self, model: str) -> Sequence[str]:
-        """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
-        ...
-
-    def status(self) -> Sequence[EngineStatus]:
-        """Our engines."""
-        ...
-
-    def targets(self) -> Sequence[TargetStatusView]:
-        """All targets of routing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +101,7 @@ def anchor(model: str) -> str:
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
-def target_badges(service_view: ModelStatus) -> Mapping[str, Sequence[StatusBadge]]:
+def target_badges(service_view: ServiceView) -> Mapping[str, Sequence[StatusBadge]]:
     """How the targets of every model stand, by its id."""
     engines = {each.model: _engine(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
@@ -155,7 +136,7 @@ def _engine(status: EngineStatus) -> StatusBadge:
     return StatusBadge(status.model, "asleep", "", "loads with the first request")
 
 
-def _target_state(name: str, status: TargetStatusView | None) -> StatusBadge:
+def _target_state(name: str, status: TargetStatus | None) -> StatusBadge:
     """A target that others run, by what its breaker knows."""
     if status is None:
         return StatusBadge(name, "not known")

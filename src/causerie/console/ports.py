@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from causerie.accounts.people import User
-from causerie.console.market.listed import CatalogView
+from causerie.catalog.door_catalog import DoorCatalog
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import TargetStatusView
 from causerie.engines.base import EngineStatus
 from causerie.operations.ports import Operations
+from causerie.routing.target_state import TargetStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ServiceView(Protocol):
         """The catalog, as ``GET /models`` gives its entries, with names for people."""
         ...
 
-    def market(self) -> CatalogView | None:
+    def market(self) -> DoorCatalog | None:
         """The catalog that everybody may see; ``None`` where there is no router's door."""
         ...
 
@@ -56,6 +56,6 @@ class ServiceView(Protocol):
         """Our engines."""
         ...
 
-    def targets(self) -> Sequence[TargetStatusView]:
+    def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing."""
         ...

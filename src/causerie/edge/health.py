@@ -12,9 +12,10 @@ import msgspec
 
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import ServingStatus, TargetStatusView
+from causerie.edge.ports import ServingStatus
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
+from causerie.routing.target_state import TargetStatus
 
 _encoder = msgspec.json.Encoder()
 
@@ -96,7 +97,7 @@ class HealthHandlers:
         return shown | {name: value for name, value in optional.items() if value is not None}
 
 
-def _target(status: TargetStatusView) -> dict[str, object]:
+def _target(status: TargetStatus) -> dict[str, object]:
     shown: dict[str, object] = {
         "name": status.name,
         "state": status.state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.edge.filters import MOST_ENTRIES, SORTS
+from causerie.catalog.filters import MOST_ENTRIES, SORTS
 from causerie.edge.operation import (
     OPEN,
     WITH_KEY,

@@ -2,68 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from causerie.access.credential import Credential
-from causerie.access.keys import Caller
-from causerie.edge.doors import MountedDoor
 from causerie.engines.base import EngineStatus
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseSink
-from causerie.protocol.labels import Labels
-from causerie.protocol.request import ChatRequest
-
-
-class RequestPipeline(Protocol):
-    """The request, behind the wire."""
-
-    def known(self, door: MountedDoor, credential: Credential | None) -> Caller | None:
-        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
-        ...
-
-    def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
-        """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
-        ...
-
-    async def answer(
-        self,
-        door: MountedDoor,
-        caller: Caller,
-        request: ChatRequest,
-        identity: CompletionIdentity,
-        deliver: ResponseSink,
-        labels: Labels,
-    ) -> None:
-        """Hand an answer to ``deliver``, once there is one.
-
-        What it raises before, a ``ServiceError``, can still be told by a status.
-        """
-        ...
-
-    def models(self, door: MountedDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
-        """The catalog entries that the caller may see; ``caller`` is ``None`` in open catalogs."""
-        ...
-
-    def shown(self, door: MountedDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
-        """One of them, by its id or an alias; raises :class:`ServiceError`."""
-        ...
-
-
-class TargetStatusView(Protocol):
-    """How a target of routing stands; ``wait_seconds`` until it is asked again."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def wait_seconds(self) -> float: ...
-    @property
-    def reason(self) -> str: ...
+from causerie.routing.target_state import TargetStatus
 
 
 class ServingStatus(Protocol):
@@ -74,19 +17,5 @@ class ServingStatus(Protocol):
     """
 
     def status(self) -> Sequence[EngineStatus]: ...
-    def targets(self) -> Sequence[TargetStatusView]: ...
+    def targets(self) -> Sequence[TargetStatus]: ...
     def shared(self) -> bool | None: ...
-
-
-class MetricsSource(Protocol):
-    """The numbers behind ``/metrics``."""
-
-    content_type: str
-
-    def exposition(self) -> bytes:
-        """All metrics as text."""
-        ...
-
-    def refused(self, door: str, code: str, status: int) -> None:
-        """A request that ended before it became one of the pipeline's."""
-        ...

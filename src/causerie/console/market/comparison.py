@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from causerie.catalog.listing import Listing
+from causerie.catalog.search import takes
 from causerie.console.catalogue import ModelRow, grouped, view
 from causerie.console.market.endpoints import EndpointRow, endpoints
-from causerie.console.market.listed import ListedModel
 from causerie.console.market.row import ModelListRow, row
-from causerie.console.market.search import takes
 
 MOST = 4
 
@@ -72,7 +72,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 }
 
 
-def comparison(chosen: Sequence[ListedModel], entries: Sequence[ListedModel]) -> Comparison:
+def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> Comparison:
     """Of these, whose variants are among the entries."""
     models = [
         Compared(
@@ -91,7 +91,7 @@ def comparison(chosen: Sequence[ListedModel], entries: Sequence[ListedModel]) ->
     return Comparison(models, grouped(sorted(every - alike)), shared)
 
 
-def variants(id: str, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
+def variants(id: str, entries: Sequence[Listing]) -> Sequence[Listing]:
     """The entries of the same model, itself first among those of its name."""
     base = id.partition(":")[0]
     found = [one for one in entries if one.id.partition(":")[0] == base]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.listing import Listing
 from causerie.console.catalogue import grouped
-from causerie.console.market.listed import ListedEndpoint, ListedModel
 from causerie.console.market.row import ModelPrice, price
 
 
@@ -39,7 +40,7 @@ class EndpointRow:
         return datetime.combine(self.probed, time(), UTC) if self.probed else None
 
 
-def endpoints(one: ListedModel) -> Sequence[EndpointRow]:
+def endpoints(one: Listing) -> Sequence[EndpointRow]:
     """In the order of the configuration."""
     names = names_of(one)
     told = one.with_endpoints()["endpoints"]
@@ -49,7 +50,7 @@ def endpoints(one: ListedModel) -> Sequence[EndpointRow]:
     ]
 
 
-def names_of(one: ListedModel) -> Mapping[str, str]:
+def names_of(one: Listing) -> Mapping[str, str]:
     """What endpoints are called, by target: the provider, and its model where it has several."""
     providers = [endpoint.provider for endpoint in one.endpoints]
     return {
@@ -60,7 +61,7 @@ def names_of(one: ListedModel) -> Mapping[str, str]:
     }
 
 
-def _endpoint(name: str, endpoint: ListedEndpoint, figures: Mapping[str, Any]) -> EndpointRow:
+def _endpoint(name: str, endpoint: CatalogEndpoint, figures: Mapping[str, Any]) -> EndpointRow:
     profile = endpoint.profile
     latency, throughput = figures["latency_last_30m"], figures["throughput_last_30m"]
     return EndpointRow(

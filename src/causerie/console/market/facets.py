@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from causerie.catalog.listing import Listing
+from causerie.catalog.search import gives, takes
 from causerie.console.catalogue import grouped
-from causerie.console.market.listed import ListedModel
-from causerie.console.market.search import gives, takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Facets:
     ending: bool
 
 
-def facets(entries: Sequence[ListedModel]) -> Facets:
+def facets(entries: Sequence[Listing]) -> Facets:
     """Of all entries, whatever is searched for."""
     authors = Counter(one.id.partition("/")[0] for one in entries)
     parameters = frozenset[str]().union(*(one.parameters for one in entries))

@@ -8,8 +8,9 @@ from datetime import date
 from decimal import Decimal
 from urllib.parse import quote
 
-from causerie.console.market.listed import ListedModel, TariffView
-from causerie.console.market.search import takes
+from causerie.catalog.listing import Listing
+from causerie.catalog.search import takes
+from causerie.catalog.tariff import Tariff
 
 _MILLION = 1_000_000
 _WORDS = (
@@ -57,7 +58,7 @@ class ModelListRow:
         return path_of(self.id)
 
 
-def row(one: ListedModel) -> ModelListRow:
+def row(one: Listing) -> ModelListRow:
     """With the figures of now; abilities are those that were measured, or configured."""
     known = frozenset[str]().union(*(each.parameters for each in one.endpoints if each.measured))
     thinks = any(each.profile.thinks for each in one.endpoints if each.measured)
@@ -78,7 +79,7 @@ def row(one: ListedModel) -> ModelListRow:
     )
 
 
-def price(tariff: TariffView) -> ModelPrice:
+def price(tariff: Tariff) -> ModelPrice:
     """By the million."""
     cached = None if tariff.cached is None else tariff.cached * _MILLION
     reasoning = None if tariff.reasoning is None else tariff.reasoning * _MILLION

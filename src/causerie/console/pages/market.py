@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from causerie.catalog.costs import USUAL_LOAD, CostAssumptions, costs
+from causerie.catalog.door_catalog import DoorCatalog
+from causerie.catalog.listing import Listing
+from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
 from causerie.console.catalogue import view
-from causerie.console.market.calculator import USUAL_LOAD, CostAssumptions, costs
 from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
 from causerie.console.market.facets import facets
-from causerie.console.market.listed import CatalogView, ListedModel
 from causerie.console.market.row import price, row
-from causerie.console.market.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
 from causerie.console.market.trend import trend
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
@@ -31,7 +32,7 @@ class MarketPages:
     async def show(self, context: RequestContext) -> None:
         """``GET /catalog``: the entries that the fields of the address ask for."""
         entries = self._market().entries()
-        problem, search, found = None, CatalogQuery(), list[ListedModel]()
+        problem, search, found = None, CatalogQuery(), list[Listing]()
         try:
             search = CatalogQuery.parse(context.query)
             found = list(search.of(entries))
@@ -98,19 +99,19 @@ class MarketPages:
             base=context.base + market.prefix,
         )
 
-    def _market(self) -> CatalogView:
+    def _market(self) -> DoorCatalog:
         market = self._service_view.market()
         if market is None:
             raise NotFound("There is no such page.")
         return market
 
 
-def _variants(one: ListedModel, market: CatalogView) -> Sequence[ListedModel]:
+def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
     """With itself, though it has a suffix that is no entry of its own."""
     found = list(variants(one.id, market.entries()))
     return [one if each.id == one.id else each for each in found]
 
 
-def _asked(one: ListedModel) -> str:
+def _asked(one: Listing) -> str:
     """What a request names."""
     return f"{one.id}:{one.twist}" if one.twist else one.id

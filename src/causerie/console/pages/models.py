@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.console.catalogue import ModelRow, ModelStatus, target_badges, view
+from causerie.console.catalogue import ModelRow, target_badges, view
+from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 
 
 class ModelsPages:
     """What is served here."""
 
-    def __init__(self, service_view: ModelStatus) -> None:
+    def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
-from causerie.console.fields import FormFields
-from causerie.console.market.listed import ListedEndpoint, ListedModel
+from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.fields import Fields, fields, first
+from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
 
@@ -38,8 +39,9 @@ class CostAssumptions:
     requests: int
 
     @staticmethod
-    def parse(query: FormFields) -> CostAssumptions:
-        """From the fields of an address; raises :class:`InvalidRequest`."""
+    def parse(given: Iterable[tuple[str, str]]) -> CostAssumptions:
+        """Read the fields of an address; raise :class:`InvalidRequest`."""
+        query = fields(given)
         prompt, cached = _whole(query, "in"), _whole(query, "cached")
         if cached > prompt:
             raise InvalidRequest(
@@ -70,7 +72,7 @@ class CostEstimate:
     share: int
 
 
-def costs(variants: Sequence[ListedModel], load: CostAssumptions) -> Sequence[CostEstimate]:
+def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
     """At every endpoint of every variant, the cheapest first."""
     usage = load.usage
     found = [(one.id, endpoint) for one in variants for endpoint in one.endpoints]
@@ -80,7 +82,7 @@ def costs(variants: Sequence[ListedModel], load: CostAssumptions) -> Sequence[Co
 
 
 def _cost(
-    variant: str, endpoint: ListedEndpoint, load: CostAssumptions, dearest: Decimal
+    variant: str, endpoint: CatalogEndpoint, load: CostAssumptions, dearest: Decimal
 ) -> CostEstimate:
     cost = endpoint.tariff.cost(load.usage)
     share = int(cost * 100 / dearest) if dearest else 0
@@ -89,8 +91,8 @@ def _cost(
     )
 
 
-def _whole(query: FormFields, name: str) -> int:
-    text = query.get(name).replace(",", "")
+def _whole(query: Fields, name: str) -> int:
+    text = first(query, name).replace(",", "")
     if not text:
         return USUAL[name] if name not in query else 0
     if not (text.isascii() and text.isdigit() and int(text[:12]) <= _MOST and len(text) <= 12):
@@ -102,4 +104,4 @@ def _whole(query: FormFields, name: str) -> int:
     return int(text)
 
 
-USUAL_LOAD = CostAssumptions.parse(FormFields())
+USUAL_LOAD = CostAssumptions.parse(())

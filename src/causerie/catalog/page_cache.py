@@ -10,31 +10,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import msgspec
 
-from causerie.edge.filters import Filterable, Filters
+from causerie.catalog.filters import Filters
+from causerie.catalog.listing import Listing
 
 _FRESH_SECONDS = 2.0
 _MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
 _GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
-
-
-class CatalogEntry(Filterable, Protocol):
-    """An entry of the catalog. ``latency`` is in seconds, ``throughput`` in tokens per second."""
-
-    @property
-    def profiles(self) -> object:
-        """Something that is equal as long as the entry stays the same."""
-        ...
-
-    def entry(self) -> dict[str, Any]: ...
-    def with_endpoints(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(slots=True)
@@ -64,10 +52,10 @@ class CatalogCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
-        self._written: dict[str, tuple[CatalogEntry, object, bytes]] = {}
+        self._written: dict[str, tuple[Listing, object, bytes]] = {}
 
     def page(
-        self, door: str, path: str, query: str, entries: Callable[[], Sequence[CatalogEntry]]
+        self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
         """The part of the catalog that the query asks for; ``entries`` gives all of it.
 
@@ -91,7 +79,7 @@ class CatalogCache:
         size = sum(one.size for _, one in self._pages.values())
         return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
-    def made(self, path: str, filters: Filters, entries: Sequence[CatalogEntry]) -> CachedPage:
+    def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
         """A page that is not kept."""
         found = filters.of(entries)
         first, last = filters.offset, filters.end
@@ -105,7 +93,7 @@ class CatalogCache:
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 
-    def _entry(self, one: CatalogEntry) -> bytes:
+    def _entry(self, one: Listing) -> bytes:
         kept, profiles = self._written.get(one.id), one.profiles
         if kept is not None and kept[0] is one and kept[1] == profiles:
             return kept[2]

@@ -1,25 +1,25 @@
-"""Which entries of the public catalog an address asks for, and in which order.
+"""Select and sort the entries of the public catalog by the fields of its page's form.
 
-Knows the fields of the page's form; those of ``GET /models`` are other ones.
+The fields of ``GET /models`` are other ones: :mod:`~causerie.catalog.filters`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from urllib.parse import urlencode
 
-from causerie.console.fields import FormFields
-from causerie.console.market.listed import ListedModel
+from causerie.catalog.fields import Fields, fields, first
+from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
 
 PAGE = 40
 _FAR = float("inf")
 _LONGEST = 200
 
-Key = Callable[[ListedModel], tuple[Decimal | float | str, ...]]
+Key = Callable[[Listing], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
     {
         "newest": ("Newest", lambda one: (-one.created,)),
@@ -64,17 +64,18 @@ class CatalogQuery:
     page: int = 1
 
     @staticmethod
-    def parse(query: FormFields) -> CatalogQuery:
-        """From the fields of an address; raises :class:`InvalidRequest`."""
+    def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
+        """Read the fields of an address; raise :class:`InvalidRequest`."""
+        query = fields(given)
         return CatalogQuery(
-            text=query.get("q")[:_LONGEST],
+            text=first(query, "q")[:_LONGEST],
             cost=_one_of(query, "cost", COSTS),
             most=_money(query, "max"),
             context=_whole(query, "context", 0),
-            author=query.get("author")[:_LONGEST],
-            parameters=tuple(filter(None, query.every("parameter"))),
-            takes=tuple(filter(None, query.every("takes"))),
-            gives=tuple(filter(None, query.every("gives"))),
+            author=first(query, "author")[:_LONGEST],
+            parameters=tuple(filter(None, query.get("parameter", ()))),
+            takes=tuple(filter(None, query.get("takes", ()))),
+            gives=tuple(filter(None, query.get("gives", ()))),
             ending=_one_of(query, "ending", ENDINGS),
             sort=_one_of(query, "sort", SORTS) or "newest",
             page=max(_whole(query, "page", 1), 1),
@@ -85,24 +86,24 @@ class CatalogQuery:
         """Whether it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
-    def of(self, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
+    def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
         """Those that are asked for, on all pages, in their order."""
         words = self.text.casefold().split()
         found = [one for one in entries if self._fits(one) and _says(one, words)]
         key = _SORTS[self.sort][1]
         return sorted(found, key=lambda one: (*key(one), one.card.name.casefold(), one.id))
 
-    def on_page(self, found: Sequence[ListedModel]) -> Sequence[ListedModel]:
+    def on_page(self, found: Sequence[Listing]) -> Sequence[Listing]:
         """Those of this page."""
-        first = (self.page - 1) * PAGE
-        return found[first : first + PAGE]
+        start = (self.page - 1) * PAGE
+        return found[start : start + PAGE]
 
     def address(self, page: int = 1) -> str:
         """The query of a page of this search."""
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
-    def _fits(self, one: ListedModel) -> bool:
+    def _fits(self, one: Listing) -> bool:
         price = one.price
         return (
             (not self.cost or (price == 0) == (self.cost == "free"))
@@ -132,18 +133,18 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
-def takes(one: ListedModel) -> frozenset[str]:
+def takes(one: Listing) -> frozenset[str]:
     """What may be in a prompt."""
     images = any(endpoint.profile.images for endpoint in one.endpoints)
     return frozenset({"text", "image"}) if images else frozenset({"text"})
 
 
-def gives(_: ListedModel) -> frozenset[str]:
+def gives(_: Listing) -> frozenset[str]:
     """What comes out: this service speaks text."""
     return frozenset({"text"})
 
 
-def _says(one: ListedModel, words: Sequence[str]) -> bool:
+def _says(one: Listing, words: Sequence[str]) -> bool:
     """Whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True
@@ -155,16 +156,16 @@ def _or_far(value: float | None) -> float:
     return _FAR if value is None else value
 
 
-def _one_of(query: FormFields, name: str, known: Mapping[str, str]) -> str:
-    value = query.get(name)
+def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:
+    value = first(query, name)
     if value and value not in known:
         every = ", ".join(filter(None, known))
         raise InvalidRequest(f"There is no {name} {value[:20]}; take one of {every}.", param=name)
     return value
 
 
-def _whole(query: FormFields, name: str, usual: int) -> int:
-    text = query.get(name)
+def _whole(query: Fields, name: str, usual: int) -> int:
+    text = first(query, name)
     if not text:
         return usual
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
@@ -172,8 +173,8 @@ def _whole(query: FormFields, name: str, usual: int) -> int:
     return int(text)
 
 
-def _money(query: FormFields, name: str) -> Decimal | None:
-    text = query.get(name)
+def _money(query: Fields, name: str) -> Decimal | None:
+    text = first(query, name)
     if not text:
         return None
     try:

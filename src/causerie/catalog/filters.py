@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
+from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
 
 MOST_ENTRIES = 1000
@@ -31,29 +31,7 @@ _NAMES = (
 )
 
 
-class Filterable(Protocol):
-    """What filters ask of an entry."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def parameters(self) -> frozenset[str]: ...
-    @property
-    def providers(self) -> frozenset[str]: ...
-    @property
-    def price(self) -> Decimal: ...
-    @property
-    def created(self) -> int: ...
-    @property
-    def context_length(self) -> int | None: ...
-    @property
-    def throughput(self) -> float | None: ...
-    @property
-    def latency(self) -> float | None: ...
-
-
-E = TypeVar("E", bound=Filterable)
-SORTS: Mapping[str, Callable[[Filterable], Decimal | float]] = {
+SORTS: Mapping[str, Callable[[Listing], Decimal | float]] = {
     "pricing-low-to-high": lambda one: one.price,
     "pricing-high-to-low": lambda one: -one.price,
     "context-high-to-low": lambda one: -(one.context_length or 0),
@@ -106,7 +84,7 @@ class Filters:
         """The query of another page."""
         return urlencode({**self.given, "offset": str(offset)})
 
-    def of(self, entries: Sequence[E]) -> Sequence[E]:
+    def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
         """Those that are asked for, of all pages."""
         if not self.given:
             return entries
