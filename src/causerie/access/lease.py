@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -21,22 +21,13 @@ _NO_LIMITS: LimitStatuses = (None, None)
 _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
 
 
-class TokenUse(Protocol):
-    """The tokens that a request has used; ``completion`` includes reasoning."""
-
-    @property
-    def prompt(self) -> int: ...
-    @property
-    def completion(self) -> int: ...
-
-
 class Lease(Struct, kw_only=True):
     """Failures that leave its block say how limits stand, too.
 
     ``spared`` says of a failure whether the request will count elsewhere instead.
     """
 
-    used: TokenUse = _NOTHING
+    used: Usage = _NOTHING
     spared: Callable[[ServiceError], bool] | None = None
 
     def __enter__(self) -> Self:
@@ -58,7 +49,7 @@ class Lease(Struct, kw_only=True):
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
 
-    def settle(self, used: TokenUse) -> None:
+    def settle(self, used: Usage) -> None:
         """This is what was used until now; nothing where it is never said."""
         self.used = used
 

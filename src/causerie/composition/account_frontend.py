@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Protocol
 
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
@@ -23,8 +22,8 @@ from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.identity import identity_providers
 from causerie.composition.operations import LiveOperations
-from causerie.composition.operations import OperationsParts as OperationsParts
-from causerie.composition.service_view import LiveServiceView, ServiceViewParts
+from causerie.composition.service import RunningService
+from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, SignUp
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
@@ -104,7 +103,7 @@ class AccountFrontend:
         )
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
-    def mount(self, edge: Edge, parts: _FrontendParts) -> None:
+    def mount(self, edge: Edge, parts: RunningService) -> None:
         """Answer at `/api` and `/console`."""
         options = parts.settings.console
         if not options.enabled:
@@ -123,10 +122,6 @@ class AccountFrontend:
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
-
-
-class _FrontendParts(ServiceViewParts, OperationsParts, Protocol):
-    """The parts in force, for pages and for those who see to them."""
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:

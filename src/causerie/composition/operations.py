@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
 from msgspec import structs
 
@@ -19,11 +18,10 @@ from causerie.accounts.key_cache import admitted
 from causerie.accounts.keys import Grant, KeyState
 from causerie.accounts.people import Actor
 from causerie.composition.catalog import OWN_PROVIDER
-from causerie.composition.configuration import Configuration
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
 from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
-from causerie.composition.providers import ConnectedProvider
-from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.composition.service import RunningService
+from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.operations.examination import Examinee
 from causerie.operations.examinations import Examinations
@@ -32,40 +30,13 @@ from causerie.operations.explanation import ExplainedRefusal, RoutingExplanation
 from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
-from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.parsing import ParsingRules, parse
-from causerie.protocol.target_stats import TargetStats
-from causerie.routing.target_state import TargetStatus
-from causerie.settings import ProviderModelSettings, Settings
+from causerie.settings import ProviderModelSettings
 from causerie.settings.addresses import default_address
 from causerie.settings.provider import ProviderSettings
 
 _LONGEST_MODEL = 1000
-
-
-class OperationsParts(Protocol):
-    """The parts in force."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def doors(self) -> DoorTable: ...
-    @property
-    def pipeline(self) -> Pipeline: ...
-    @property
-    def configuration(self) -> Configuration | None: ...
-    def targets(self) -> Sequence[TargetStatus]:
-        """All targets of routing as they stand now."""
-        ...
-
-    def target_stats(self, target: str) -> TargetStats | None:
-        """How a target stands, with what was measured of it."""
-        ...
-
-    def provider(self, name: str) -> ConnectedProvider | None:
-        """A provider that others run."""
-        ...
 
 
 class LiveOperations:
@@ -73,7 +44,7 @@ class LiveOperations:
 
     def __init__(
         self,
-        parts: OperationsParts,
+        parts: RunningService,
         accounts: Accounts,
         examinations: Examinations,
         clock: Callable[[], datetime],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Protocol
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.provider_file import provider_index
+from causerie.composition.service import RunningService
 from causerie.operations.examination import Examination, Examinee, price
 from causerie.operations.explaining import prices
 from causerie.operations.explanation import PriceTexts
@@ -25,24 +25,16 @@ from causerie.operations.views import (
     Serving,
     TargetView,
 )
-from causerie.protocol.target_stats import UNKNOWN, TargetStats
-from causerie.routing.target_state import TargetStatus
+from causerie.protocol.target_stats import UNKNOWN
 from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.edit import remark
 from causerie.settings.provider import ProviderSettings
 
 
-class TargetStatsReader(Protocol):
-    """How targets stand."""
-
-    def targets(self) -> Sequence[TargetStatus]: ...
-    def target_stats(self, target: str) -> TargetStats | None: ...
-
-
 class ProviderViews:
     """Providers at one moment, by the settings in force and the text of their file."""
 
-    def __init__(self, settings: Settings, stats_of: TargetStatsReader, text: str = "") -> None:
+    def __init__(self, settings: Settings, stats_of: RunningService, text: str = "") -> None:
         self._settings = settings
         self._text = text
         self._stats_of = stats_of

@@ -11,12 +11,11 @@ import os
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import structlog
 
-from causerie.composition.service import Prepared
+from causerie.composition.service import Prepared, RunningService
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
@@ -64,18 +63,6 @@ class ServiceFacts(msgspec.Struct, frozen=True):
     address: str
 
 
-class ReloadableParts(Protocol):
-    """What the service is made of."""
-
-    def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        """Read and make what may fail; raises :class:`SettingsError`."""
-        ...
-
-    def replace(self, prepared: Prepared) -> None:
-        """Serve by these from now on."""
-        ...
-
-
 class Reloading:
     """Reloads, one after the other. ``models`` gives the fleet the models of new settings."""
 
@@ -83,7 +70,7 @@ class Reloading:
         self,
         loaded: Loaded,
         read: Callable[[], tuple[Loaded, Credentials]],
-        parts: ReloadableParts,
+        parts: RunningService,
         models: Callable[[Settings, Credentials], None],
     ) -> None:
         self._started_with = loaded

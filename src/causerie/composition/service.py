@@ -11,29 +11,24 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from causerie import settings as configured
-from causerie.access.account_ports import AccountPorts, KeyAuthenticator
+from causerie.access.account_ports import AccountPorts
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, RateScope, ScopeKind
-from causerie.accounts.bookkeeping import Bookkeeping
-from causerie.accounts.free_days import FreeAllowances
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import ModelPrices, TokenPrice
-from causerie.accounts.statement import Statements
 from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
 from causerie.composition.catalog import offered
-from causerie.composition.configuration import Configuration
 from causerie.composition.distribution import Distribution, sharing
 from causerie.composition.providers import ConnectedProvider, checks, close, connected
-from causerie.composition.startup import StartedEngines
 from causerie.composition.targets import (
     ChatParts,
     Targets,
@@ -50,6 +45,7 @@ from causerie.edge.openai import RequestLimits
 from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
+from causerie.engines.fleet import Fleet
 from causerie.logging.buffer import LogBuffer
 from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import RecordSink
@@ -71,6 +67,10 @@ from causerie.settings.addresses import (
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 
+if TYPE_CHECKING:
+    from causerie.composition.account_frontend import AccountFrontend
+    from causerie.composition.reloading import Reloading
+
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 
@@ -87,7 +87,7 @@ class Prepared:
 
 @asynccontextmanager
 async def service(
-    settings: Settings, engines: StartedEngines, credentials: Credentials = NO_CREDENTIALS
+    settings: Settings, engines: Fleet, credentials: Credentials = NO_CREDENTIALS
 ) -> AsyncIterator[RunningService]:
     """The service, ready to be served; leaving ends what it started.
 
@@ -114,40 +114,16 @@ async def service(
         yield running
 
 
-class Frontend(Protocol):
-    """Accounts, and what people and their programs come to."""
-
-    @property
-    def bookkeeping(self) -> Bookkeeping: ...
-    @property
-    def key_cache(self) -> KeyAuthenticator: ...
-    @property
-    def free_days(self) -> FreeAllowances: ...
-    @property
-    def statements(self) -> Statements: ...
-    async def first_link(self) -> NewLink | None:
-        """A link that makes the first operator, where nobody has an account yet."""
-        ...
-
-    def replace(self, settings: Settings, credentials: Credentials) -> None:
-        """Go by these settings from now on."""
-        ...
-
-    def mount(self, edge: Edge, parts: RunningService) -> None:
-        """Answer at the paths of pages and management."""
-        ...
-
-
 class RunningService:
     """The parts in force. ``configuration`` is unset where nobody can read it anew."""
 
     def __init__(
         self,
-        engines: StartedEngines,
+        engines: Fleet,
         parts: ChatParts,
         log_buffer: LogBuffer,
         shared: Distribution,
-        front: Frontend | None = None,
+        front: AccountFrontend | None = None,
         traces: Traces = UNTRACED,
     ) -> None:
         self._front = front
@@ -167,7 +143,7 @@ class RunningService:
         self._metrics_apart = False  # as it was at the start, like their socket
         self.settings = Settings()
         self.catalog = Catalog(())
-        self.configuration: Configuration | None = None
+        self.configuration: Reloading | None = None
 
     @property
     def edge(self) -> Edge:

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from causerie.accounts.people import User, actor_of
 from causerie.accounts.projects import Projects
 from causerie.accounts.visitor import visitor
-from causerie.catalog.catalog import Catalog
 from causerie.catalog.door_catalog import DoorCatalog
+from causerie.composition.service import RunningService
 from causerie.console.ports import DoorView
-from causerie.edge.application import Edge
 from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.operations.ports import Operations
-from causerie.protocol.target_stats import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings import Settings
 from causerie.settings.addresses import DoorAddress, default_address, door_addresses
-
-
-class ServiceViewParts(Protocol):
-    """The parts in force."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def edge(self) -> Edge: ...
-    def status(self) -> Sequence[EngineStatus]:
-        """Our engines as they are now."""
-        ...
-
-    def targets(self) -> Sequence[TargetStatus]:
-        """All targets of routing as they stand now."""
-        ...
-
-    def history(self, target: str) -> Sequence[TimeBucket]:
-        """The last day of a target, in quarters of an hour."""
-        ...
 
 
 class LiveServiceView:
     """One service; always by the parts that are in force."""
 
-    def __init__(self, parts: ServiceViewParts, projects: Projects, operations: Operations) -> None:
+    def __init__(self, parts: RunningService, projects: Projects, operations: Operations) -> None:
         self.operations: Operations | None = operations
         self._parts = parts
         self._projects = projects

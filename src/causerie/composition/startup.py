@@ -19,41 +19,13 @@ from typing import Protocol
 
 from causerie.edge.application import Edge
 from causerie.edge.server import Bound, Listen, listening_socket, serve
-from causerie.engines.base import EngineFailed, EngineStatus, ModelFacts, TextEngine
+from causerie.engines.base import EngineFailed, EngineStatus
+from causerie.engines.fleet import Fleet, FleetEngine
 
 _REFRESH_SECONDS = 0.1
 _ALLOCATIONS = 20_000  # between two looks at the youngest objects
 _OWN_MAPPING_BYTES = 1024 * 1024  # of a block from which on it has a mapping of its own
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
-
-
-class StartedEngine(TextEngine, Protocol):
-    """An engine that is loaded when it is needed."""
-
-    @property
-    def slots(self) -> int:
-        """Requests at the same time, as far as it is known now."""
-        ...
-
-    @property
-    def known(self) -> ModelFacts | None:
-        """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
-        ...
-
-
-class StartedEngines(Protocol):
-    """The engines of the service, by the ids of their models."""
-
-    def engine(self, model: str) -> StartedEngine:
-        """The engine of a model; equal to the one it gave before where it is the same.
-
-        Raises :class:`KeyError` where there is none.
-        """
-        ...
-
-    def status(self) -> Sequence[EngineStatus]:
-        """All of them as they are now."""
-        ...
 
 
 class StartWatcher(Protocol):
@@ -98,7 +70,7 @@ def take_address(listen: Listen) -> socket.socket:
 
 async def run(
     edge: Edge,
-    engines: StartedEngines,
+    engines: Fleet,
     preload: Sequence[str],
     listen: Listen,
     watcher: StartWatcher,
@@ -152,9 +124,7 @@ def _give_back_large_blocks() -> None:
 class _Start:
     """Loads the models and tells the watcher."""
 
-    def __init__(
-        self, engines: StartedEngines, preload: Sequence[str], watcher: StartWatcher
-    ) -> None:
+    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
         self._engines = engines
         self._preload = preload
         self._watcher = watcher
@@ -200,7 +170,7 @@ class _Start:
                 break
         return None
 
-    def _engine(self, model: str) -> StartedEngine | None:
+    def _engine(self, model: str) -> FleetEngine | None:
         with suppress(KeyError):
             return self._engines.engine(model)
         return None

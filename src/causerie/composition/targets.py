@@ -18,7 +18,7 @@ from causerie.chat.renderers import Renderers
 from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
-from causerie.composition.startup import StartedEngine, StartedEngines
+from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings import ModelSettings, Problem, Settings, SettingsError
@@ -44,7 +44,7 @@ class ChatParts:
 class OwnModel:
     """A model that this service runs itself, and who waits for it."""
 
-    engine: StartedEngine
+    engine: FleetEngine
     options: ChatOptions
     chat: TextChat
     admission_queue: SlotQueue
@@ -109,7 +109,7 @@ def chat_options(
 def own_models(
     settings: Settings,
     options: Mapping[str, ChatOptions],
-    engines: StartedEngines,
+    engines: Fleet,
     parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
@@ -160,7 +160,7 @@ def provider_models(
     return made
 
 
-def _admission_queue(model: ModelSettings, engine: StartedEngine) -> SlotQueue:
+def _admission_queue(model: ModelSettings, engine: FleetEngine) -> SlotQueue:
     return SlotQueue(
         model.id, lambda: engine.slots, model.queue.max_waiting, model.queue.max_wait_seconds
     )

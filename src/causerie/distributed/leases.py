@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from causerie.access.lease import Lease
 from causerie.access.quota import LimitStatuses, RateScope
 from causerie.access.windows import MemoryLease
 from causerie.distributed.counted import ScopeWindow, limit_statuses
 
-
-class Keeper(Protocol):
-    """Who is told of the end of a lease, and keeps the time."""
-
-    def release(
-        self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
-    ) -> None:
-        """It ended; of every scope how much input and output more was used than foreseen."""
-        ...
-
-    def left(self, scopes: Sequence[RateScope]) -> None:
-        """What was taken while the server was away has ended."""
-        ...
-
-    def elapsed(self) -> int:
-        """Microseconds, for how long ago something was."""
-        ...
+if TYPE_CHECKING:
+    from causerie.distributed.counters import DistributedCounters
 
 
 class DistributedLease(Lease):
     """Taken from windows in the server, at ``now`` microseconds there and ``at`` here."""
 
-    keeper: Keeper
+    keeper: DistributedCounters
     found: Sequence[ScopeWindow]
     input: int
     outputs: Sequence[int]
@@ -66,7 +51,7 @@ class DistributedLease(Lease):
 class LocalLease(Lease):
     """Taken while the server was away."""
 
-    keeper: Keeper
+    keeper: DistributedCounters
     scopes: Sequence[RateScope]
     lease: MemoryLease
 

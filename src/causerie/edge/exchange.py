@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +21,9 @@ from causerie.edge.head import RequestHead
 from causerie.edge.headers import Headers
 from causerie.errors import ServiceError
 
+if TYPE_CHECKING:
+    from causerie.edge.connection import Connection
+
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _header_line = ": ".join  # of a name and its value
@@ -29,41 +32,6 @@ _BEGINNING = "HTTP/1.1 "  # of every response
 
 class ClientGone(Exception):
     """The client left, or stopped reading; nobody is there to be answered."""
-
-
-class ExchangeTransport(Protocol):
-    """The connection that an exchange is on."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether no further request will be taken on this connection."""
-        ...
-
-    def write(self, data: bytes) -> bool:
-        """Send bytes; they are buffered where the client is slow. Whether it is not."""
-        ...
-
-    def finish(self, exchange: Exchange, data: bytes) -> None:
-        """Send the last bytes of a response."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once; what is buffered is lost."""
-        ...
-
-    def read_on(self) -> None:
-        """There is room for more of the request's body."""
-        ...
-
-    @property
-    def full(self) -> asyncio.Future[None] | None:
-        """Done when the client has read on; ``None`` while there is room."""
-        ...
-
-    @property
-    def peer(self) -> str:
-        """The address that the connection comes from, empty where it has none."""
-        ...
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -78,7 +46,7 @@ class Exchange(msgspec.Struct, eq=False):
     the response's body and says nothing.
     """
 
-    wire: ExchangeTransport
+    wire: Connection
     head: RequestHead
     keep_alive: bool = True
     token: str = ""

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.protocol.events import Usage
+from causerie.metering.meter import Record
 
 _FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
@@ -45,39 +45,8 @@ _ENDED = ("door", "model", "status", "code", "finish", "stream")
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
-class CountedRequest(Protocol):
-    """What is read of a record: one request, ended. Times are in seconds."""
-
-    @property
-    def door(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def status(self) -> int: ...
-    @property
-    def code(self) -> str | None: ...
-    @property
-    def finish(self) -> str | None: ...
-    @property
-    def stream(self) -> bool: ...
-    @property
-    def continued(self) -> int: ...
-    @property
-    def used(self) -> Usage: ...
-    @property
-    def queue_seconds(self) -> float: ...
-    @property
-    def first_token_seconds(self) -> float | None: ...
-    @property
-    def duration_seconds(self) -> float: ...
-    @property
-    def overhead_seconds(self) -> float: ...
-
-
-class QueueSize(Protocol):
-    """How many requests wait for each model."""
-
-    def __call__(self) -> Iterable[tuple[str, int]]: ...
+QueueSize = Callable[[], Iterable[tuple[str, int]]]
+"""How many requests wait for each model."""
 
 
 class TargetHealth(Protocol):
@@ -114,7 +83,7 @@ class MetricsCounters:
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``shared`` says whether the server answers in which replicas count, if there is one."""
-        self._ended: list[CountedRequest] = []
+        self._ended: list[Record] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
@@ -122,7 +91,7 @@ class MetricsCounters:
         self._registry.register(_Past(self._places, self._refused))
         ProcessCollector(registry=self._registry)
 
-    def write(self, record: CountedRequest) -> None:
+    def write(self, record: Record) -> None:
         """Count one request that ended."""
         self._ended.append(record)
         if len(self._ended) >= _TOGETHER:
@@ -140,7 +109,7 @@ class MetricsCounters:
 
     def _count(self) -> None:
         ended, self._ended = self._ended, []
-        places: defaultdict[tuple[str, str], list[CountedRequest]] = defaultdict(list)
+        places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
             places[record.door, record.model].append(record)
         for place, records in places.items():
@@ -190,7 +159,7 @@ class _Place:
             "overhead": _Times(_OVERHEAD),
         }
 
-    def add(self, records: Sequence[CountedRequest]) -> None:
+    def add(self, records: Sequence[Record]) -> None:
         """Count all of these."""
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])

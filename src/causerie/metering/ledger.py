@@ -22,12 +22,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from msgspec import Struct, structs, to_builtins
 
 from causerie.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from causerie.metering.write_ahead_log import WriteAheadLog
 
 log = structlog.get_logger(__name__)
 
@@ -87,34 +90,6 @@ class UsageStore(Protocol):
         ...
 
 
-class DurableLog(Protocol):
-    """Where records are safe until the database has them."""
-
-    def write(self, record: UsageRecord) -> int:
-        """Write it down; gives a mark that rises with every record. Raises :class:`OSError`."""
-        ...
-
-    async def flushed(self, mark: int) -> None:
-        """Return when everything up to this mark is safe."""
-        ...
-
-    def begin(self) -> None:
-        """What was left is in the database; begin anew."""
-        ...
-
-    def left(self) -> Sequence[UsageRecord]:
-        """What an earlier run wrote and did not see applied."""
-        ...
-
-    def set_aside(self, record: UsageRecord) -> None:
-        """The database does not take this one; keep it for whoever finds out why."""
-        ...
-
-    def applied(self, mark: int) -> None:
-        """Everything up to this mark is in the database."""
-        ...
-
-
 def record_id() -> str:
     """A new id that sorts by time: a UUID of version 7 (RFC 9562, section 5.7)."""
     milliseconds = time.time_ns() // 1_000_000
@@ -147,7 +122,7 @@ class Ledger:
     def __init__(
         self,
         store: UsageStore,
-        write_ahead_log: DurableLog | None = None,
+        write_ahead_log: WriteAheadLog | None = None,
         *,
         max_batch: int = 200,
         max_waiting: int = 50_000,

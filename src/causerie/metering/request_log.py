@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
+from causerie.logging.buffer import LogBuffer
 from causerie.metering.meter import Record
 
 Level = Literal["info", "warning"]
@@ -42,21 +43,10 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     trace_id: str = ""
 
 
-class LineSink(Protocol):
-    """Where lines go; telling one costs the request next to nothing.
-
-    The line is made when it is written: many together, and soon.
-    """
-
-    def tell(
-        self, level: Level, line: Callable[[Record, datetime], RequestLine], subject: Record
-    ) -> None: ...
-
-
 class RequestLog:
     """Writes a line for each record; a failure of ours is a warning, everything else is news."""
 
-    def __init__(self, log_buffer: LineSink) -> None:
+    def __init__(self, log_buffer: LogBuffer) -> None:
         self._tell = log_buffer.tell
 
     def write(self, record: Record) -> None:

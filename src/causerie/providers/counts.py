@@ -11,13 +11,13 @@ of prompt, completion and reasoning, the completion was told without the reasoni
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from msgspec import Struct
 
 from causerie.protocol.estimate import prompt_estimate
 from causerie.protocol.events import Usage
 from causerie.protocol.request import ChatRequest
+from causerie.providers.answer import AnswerStart
 from causerie.providers.wire import ProviderUsage
 
 _CHARACTERS = 4  # a token, about
@@ -35,16 +35,7 @@ class Told(Struct, frozen=True, gc=False):
 NOTHING_TOLD = Told(ProviderUsage(), 0, 0)
 
 
-class Sized(Protocol):
-    """A choice: how many characters of reasoning, and in all."""
-
-    @property
-    def reasoned(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-
-
-def counted(last: Told, pieces: int, answers: Iterable[Sized], request: ChatRequest) -> Usage:
+def counted(last: Told, pieces: int, answers: Iterable[AnswerStart], request: ChatRequest) -> Usage:
     """The tokens so far; ``pieces`` is how many have brought content."""
     told = last.usage
     reasoned = size = 0

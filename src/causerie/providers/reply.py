@@ -11,7 +11,7 @@ from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
@@ -20,27 +20,18 @@ from causerie.protocol.request import ChatRequest
 from causerie.providers.fast_path import Read, read_fast_path
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import Outgoing, written
-from causerie.providers.provider import Provider, failed
-from causerie.providers.separator import Separators
+from causerie.providers.provider import failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.runtime.offload import LARGE, offload
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
+if TYPE_CHECKING:
+    from causerie.providers.target import ProviderTarget
+
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
 _MAX_REPLY_BYTES = 16 * 1024 * 1024
-
-
-class ProviderModelFacts(Protocol):
-    """A model of a provider, with what tells apart reasoning inside the content."""
-
-    @property
-    def provider(self) -> Provider: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def separators(self) -> Separators | None: ...
 
 
 class ProviderReply:
@@ -59,7 +50,7 @@ class ProviderReply:
     _streamed: bool  # whether it was asked for as a stream
 
     def __init__(
-        self, asked: ProviderModelFacts, request: ChatRequest, partial: Partial | None
+        self, asked: ProviderTarget, request: ChatRequest, partial: Partial | None
     ) -> None:
         self._asked = asked
         self._request = request

@@ -5,33 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from causerie.transport.errors import TransportFailed
 
+if TYPE_CHECKING:
+    from causerie.transport.connection import ClientConnection
+
 _MAX_UNREAD = 1024 * 1024
 _NEVER = float("inf")
-
-
-class BodySource(Protocol):
-    """The connection that a body arrives on."""
-
-    def pause(self) -> None:
-        """Read no more for now."""
-        ...
-
-    def read_on(self) -> None:
-        """Read again."""
-        ...
-
-    def drop(self) -> None:
-        """Close at once."""
-        ...
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
 
 
 class HttpResponse(Struct, eq=False):
@@ -41,7 +25,7 @@ class HttpResponse(Struct, eq=False):
     second; infinite where nobody says so. ``opening`` is what came until the head was whole.
     """
 
-    _source: BodySource
+    _source: ClientConnection
     due: float
     head: asyncio.Future[bytes]
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
