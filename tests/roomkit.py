@@ -53,6 +53,13 @@ class Table:
         """Return the room of a module (its name without the package's), or ``None``."""
         return next((name for name in _prefixes(module) if name in self.rooms), None)
 
+    def allows(self, importer: str, imported: str) -> bool:
+        """Return whether a module of the package may import another one."""
+        room = self.room_of(importer)
+        if room is None or room == self.room_of(imported):
+            return room is not None
+        return not self.rooms[room].rooms.isdisjoint(_prefixes(imported))
+
 
 @dataclass(frozen=True)
 class Import:
@@ -131,11 +138,10 @@ def _denial(one: Import, table: Table) -> str | None:
         return None
     if inside is None:
         return _foreign(one, room, table)
-    if table.room_of(inside) == room:
-        return None
-    if any(part.startswith("_") for part in (*inside.split("."), one.name)):
+    private = any(part.startswith("_") for part in (*inside.split("."), one.name))
+    if private and table.room_of(inside) != room:
         return f"{room} imports the private {one.whole}"
-    if not table.rooms[room].rooms.isdisjoint(_prefixes(inside)):
+    if table.allows(one.importer, inside):
         return None
     return f"{room} may not import {inside}; its row allows {sorted(table.rooms[room].rooms)}"
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class Listener(Protocol):
-    """Somebody who looks after silence."""
-
-    def period_over(self) -> None:
-        """The end of a period; the first one had started before the listener came."""
-        ...
+if TYPE_CHECKING:
+    from causerie.edge.answers import StreamedAnswer
 
 
 class KeepAlive:
@@ -19,16 +14,16 @@ class KeepAlive:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._listeners: set[Listener] = set()
+        self._listeners: set[StreamedAnswer] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, listener: Listener) -> None:
+    def enter(self, listener: StreamedAnswer) -> None:
         """Tell this one from now on."""
         self._listeners.add(listener)
         if self._timer is None:
             self._begin()
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: StreamedAnswer) -> None:
         """Tell this one no more; nothing where it did not listen."""
         self._listeners.discard(listener)
 
