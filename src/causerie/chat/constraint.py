@@ -82,8 +82,8 @@ class Manner:
 
 
 @dataclass(slots=True)
-class GrammarText:
-    """A grammar under construction, to which the syntax of each call adds its rules."""
+class _Text:
+    """The grammar being written (a :class:`causerie.chat.call_syntax.base.Scope`)."""
 
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
@@ -109,7 +109,6 @@ class GrammarText:
         return any(part in self.control_tokens for part in self._parts(text))
 
     def rule(self, expression: str, options: str = "") -> str:
-        """Add a rule and return its name."""
         name = f"r{len(self._rules)}"
         self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
         return name
@@ -124,24 +123,20 @@ class GrammarText:
             raise unsupported("tools", "The functions' parameters are too much to be enforced.")
 
     def reserve(self) -> str:
-        """Return the name of a rule that is to be defined, so that it can refer to itself."""
         self._rules.append("")
         return f"r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        """Define a reserved rule."""
         line = f"{name}: {expression}"
         self._count(line)
         self._rules[int(name[1:])] = line
 
     def terminal(self, expression: str) -> str:
-        """Add a terminal and return its name."""
         name = f"T{len(self._rules)}"
         self._add(f"{name}: {expression}")
         return name
 
     def literal(self, text: str) -> str:
-        """Return an expression for fixed text; control tokens in it become those tokens."""
         written = [
             f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else _quote(part)
             for part in self._parts(text)
@@ -149,7 +144,7 @@ class GrammarText:
         return " ".join(written) or '""'
 
     def until(self, marker: str) -> str:
-        """Return an expression for any text up to and including the first ``marker``.
+        """Return any text, then the marker.
 
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens (nor spells them, where the engine
@@ -163,9 +158,7 @@ class GrammarText:
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def closed(self, text: str, marker: str) -> str:
-        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
-
-        White space around a marker belongs to it.
+        """Return bounded text, then the marker.
 
         A plain marker is of one lexeme with the text, which would else swallow its
         beginning: what may stand in a text goes on as text.
@@ -191,7 +184,6 @@ class GrammarText:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
-        """Return an expression for JSON by schema, written as Python's ``json.dumps`` would."""
         text = prepare(schema, param="tools", any_space=self.manner.any_space)
         return self.rule(f'%json {{"$comment":{_quote(self.function)},{text[1:]}')
 
@@ -222,7 +214,7 @@ def compose(
     """
     if calls is None and answer is None:
         return None
-    text = GrammarText(control_tokens, _marks(form), manner)
+    text = _Text(control_tokens, _marks(form), manner)
     body = _body(form, text, calls, answer)
     free = leaves_free(form, calls, answer)
     before = _reasoning(form, text, reasoning, free=free)
@@ -249,7 +241,7 @@ def _marks(form: ModelFormat) -> tuple[str, ...]:
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
-def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
+def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str:
     """Return the grammar before the body; empty for free bodies, which include the reasoning."""
     marks = form.reasoning
     if marks is None or state == "none" or free:
@@ -265,9 +257,7 @@ def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) 
     return f"({opened})?"
 
 
-def _body(
-    form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
-) -> str:
+def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
         return said or text.free()
@@ -282,7 +272,7 @@ def _body(
     return text.rule(" | ".join(_offered(sections, text)))
 
 
-def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
+def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
     """Return the alternatives of a reply that may hold calls.
 
     Free text must not stay possible alongside a call that has started: the lexer
@@ -296,7 +286,7 @@ def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
     return [*options, text.terminal(" & ".join([_ANY, *shut]))]
 
 
-def _answer(form: ModelFormat, text: GrammarText, answer: AnswerPlan) -> str:
+def _answer(form: ModelFormat, text: _Text, answer: AnswerPlan) -> str:
     opened = f"({text.literal(form.answer_open)})?" if form.answer_open else ""
     closed = f"({text.literal(form.answer_close)})?" if form.answer_close else ""
     return text.rule(f"{opened} ({answer.expression}) {closed}".strip())
@@ -305,7 +295,7 @@ def _answer(form: ModelFormat, text: GrammarText, answer: AnswerPlan) -> str:
 class _Section:
     """The grammar of a section of calls."""
 
-    def __init__(self, form: CallSection, plan: CallPlan, text: GrammarText) -> None:
+    def __init__(self, form: CallSection, plan: CallPlan, text: _Text) -> None:
         self._form = form
         self._plan = plan
         self._text = text

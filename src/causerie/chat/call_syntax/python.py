@@ -9,16 +9,12 @@ other values a constant may be either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from causerie.chat.call_syntax.base import Read, Schema
+from causerie.chat.call_syntax.base import GrammarScope, Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import constants, refused
 from causerie.chat.call_syntax.members import ObjectMembers, members_of, names_in
 from causerie.chat.call_syntax.relaxed import RelaxedReader
-
-if TYPE_CHECKING:
-    from causerie.chat.constraint import GrammarText
 
 _WORDS = {"boolean": ("True", "False"), "null": ("None",)}
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -34,7 +30,7 @@ class PythonReader:
         return self._reader.feed(text)
 
 
-def python_grammar(schema: Schema, scope: GrammarText) -> str:
+def python_grammar(schema: Schema, scope: GrammarScope) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
     found = (_list(choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
@@ -43,7 +39,7 @@ def python_grammar(schema: Schema, scope: GrammarText) -> str:
     return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
 
 
-def _list(schema: Schema, scope: GrammarText) -> str | None:
+def _list(schema: Schema, scope: GrammarScope) -> str | None:
     members = members_of(schema, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
@@ -62,7 +58,7 @@ def separated(
     others: list[str],
     members: ObjectMembers,
     comma: str,
-    scope: GrammarText,
+    scope: GrammarScope,
 ) -> str:
     """Return the parts in order, then the others in any order; a pair's flag means required."""
     other = scope.rule(" | ".join(others)) if others else ""
@@ -85,7 +81,7 @@ def separated(
     return scope.rule(" | ".join(options))
 
 
-def _value(schema: Schema, scope: GrammarText) -> str:
+def _value(schema: Schema, scope: GrammarScope) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
     return f"({' | '.join(options)})"
