@@ -20,7 +20,7 @@ from causerie.cli.stderr import heedless
 from causerie.composition.app import run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.logging import setup as logging
+from causerie.logging.setup import configure
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError, Vllm
 from causerie.settings.load import Override
 
@@ -97,7 +97,7 @@ def serve(
         read = partial(_read, config, pairs, flags, choose)
         loaded, _ = checked(read, commands=False)
         with heedless():
-            logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
+            configure(loaded.settings.logging.level, loaded.settings.logging.format)
             announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
             loop.run(run_service(loaded, _again(read), announcer))
 
