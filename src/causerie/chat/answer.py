@@ -10,7 +10,7 @@ import msgspec
 
 from causerie.chat.encoding import spells
 from causerie.chat.lark import embed
-from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
 from causerie.chat.schema_cache import SchemaCache
 from causerie.protocol.request import (
     Grammar,
@@ -24,14 +24,15 @@ from causerie.protocol.request import (
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """The answer as a Lark ``expression`` and the ``rules`` it refers to.
-
-    ``spell`` says that it may hold the text of a control token.
-    """
+    """The answer as a part of a Lark grammar."""
 
     expression: str
     rules: str = ""
+    """Rules that the expression refers to."""
     spell: bool = False
+    """Whether the answer may hold the text of a control token."""
+    ignored: tuple[str, ...] = ()
+    """Annotations of its schema that nobody knows, as a response header names them."""
 
 
 async def answer_plan(
@@ -39,19 +40,16 @@ async def answer_plan(
     control_tokens: Collection[str],
     schema_cache: SchemaCache,
     *,
-    any_space: bool,
+    white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced.
-
-    With ``any_space`` JSON may have white space as other servers write it.
-    """
+    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced."""
     match output:
         case JsonObject():
-            return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
+            return AnswerPlan("answer", f"answer: %json {json_object(white_space)}")
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
-            make = partial(_schema, output, text, control_tokens, any_space)
-            return await schema_cache.of(text, (output.param, any_space), make)
+            make = partial(_schema, output, text, control_tokens, white_space)
+            return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
             return await schema_cache.of(pattern, Regex, partial(_regex, pattern))
         case ToolMode(options):
@@ -64,10 +62,15 @@ async def answer_plan(
 
 
 def _schema(
-    output: JsonSchema, text: str, control_tokens: Collection[str], any_space: bool
+    output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
-    rule = prepare(output.schema, param=output.param, any_space=any_space)
-    return AnswerPlan("answer", f"answer: %json {rule}", spell=spells(text, control_tokens))
+    prepared = prepare(output.schema, param=output.param, white_space=white_space)
+    return AnswerPlan(
+        "answer",
+        f"answer: %json {prepared.text}",
+        spell=spells(text, control_tokens),
+        ignored=prepared.ignored,
+    )
 
 
 def _regex(pattern: str) -> AnswerPlan:

@@ -36,7 +36,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.parser import call_triggers
-from causerie.chat.schema import prepare
+from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.errors import InvalidRequest
 
@@ -68,7 +68,7 @@ class Manner:
     """Options of how a grammar is written.
 
     ``end_tokens`` are all tokens that end a text; an engine by itself knows only
-    one. ``any_space`` admits any white space between the parts of JSON. A
+    one. ``white_space`` is what arguments in JSON may have between their tokens. A
     constrained reply begins with the white space ``leading``. Texts without
     alternatives are written in the model's usual tokens, which an engine may read
     as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
@@ -76,7 +76,7 @@ class Manner:
     """
 
     end_tokens: Sequence[int] = ()
-    any_space: bool = False
+    white_space: WhiteSpace = WhiteSpace.FIXED
     as_spelled: bool = False
     leading: str = ""
 
@@ -184,7 +184,7 @@ class _Text:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
-        text = prepare(schema, param="tools", any_space=self.manner.any_space)
+        text = prepare(schema, param="tools", white_space=self.manner.white_space).text
         return self.rule(f'%json {{"$comment":{_quote(self.function)},{text[1:]}')
 
     def _any(self) -> str:
