@@ -43,7 +43,7 @@ def test_rules_and_terminals_keep_to_themselves() -> None:
         ("start: x\nx[lazy]: /.*;/", "ab;", "ab;;"),
         ("start: x\nx[suffix=END]: /.*/\nEND: \";\"", "ab;", "ab"),
         ('%llguidance {}\nstart: %json {"type": "object",\n"properties": {"a": {"type": "null"}}}',
-         '{"a": null}', '{"a":  null}'),
+         '{"a": null}', '{"a":null}'),
         ('start: S\nS: %regex {"substring_words": "a b"}', "a b", "b a"),
         ('start: a-b _c\na-b: "x"\n_c: "y"', "xy", "x"),
         ('start: "\\u00e9" /[^\\/]/', "éa", "é/"),

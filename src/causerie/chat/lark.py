@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
-from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema import prepare
 from causerie.chat.schema.refusal import unsupported
 from causerie.errors import InvalidRequest
 
@@ -225,7 +225,7 @@ class _Embedder:
         schema = self._json("%json")
         if not isinstance(schema, dict | bool):
             raise self._refuse("`%json` takes a schema, an object.")
-        return prepare(schema, param=self._param, white_space=WhiteSpace.PRETTY).text
+        return prepare(schema, param=self._param).text
 
     def _json(self, directive: str) -> object:
         """Return the JSON value behind a directive."""

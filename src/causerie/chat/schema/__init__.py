@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import unsupported
@@ -21,22 +20,22 @@ __all__ = ["Prepared", "WhiteSpace", "choice", "json_object", "prepare", "regex"
 _MAX_BYTES = 500_000
 
 
+# Separators are literal texts to older versions of the engine.
+_FIXED = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+_ANY = {"whitespace_flexible": True}
+
+
 class WhiteSpace(Enum):
-    """White space that JSON may have between its tokens.
+    """White space that JSON may have between its tokens."""
 
-    The pattern is of one run of it: the engine never admits two runs after each other.
-    """
-
-    FIXED = MappingProxyType(
-        # Separators are literal texts to older versions of the engine.
-        {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-    )
+    FIXED = "fixed"
     """As Python's ``json.dumps`` writes it: one space behind ``,`` and ``:``, none elsewhere."""
-    PRETTY = MappingProxyType(
-        {"whitespace_flexible": True, "whitespace_pattern": "(?: |\\n{1,2}[ \\t]{0,32})"}
-    )
-    """What a pretty printer writes: nothing, a space, or up to two line breaks with an indent."""
-    ANY = MappingProxyType({"whitespace_flexible": True})
+    PRETTY = "pretty"
+    """What a pretty printer writes: nothing, a space, or up to two line breaks with an indent.
+
+    ``%json`` cannot say that, and is as ``FIXED``; :mod:`causerie.chat.call_syntax.pretty` can.
+    """
+    ANY = "any"
     """Any, as other servers write it."""
 
 
@@ -72,7 +71,7 @@ def json_object(white_space: WhiteSpace) -> str:
 
 
 def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) -> str:
-    options = dict(white_space.value)
+    options = _ANY if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:
         size = len(text.encode())
