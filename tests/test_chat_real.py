@@ -79,15 +79,15 @@ async def test_the_text_of_a_control_token_comes_out_as_text(
 
 
 async def test_a_greedy_answer_by_a_schema_ends_by_itself(chats: tuple[TextChat, TextChat]) -> None:
-    texts = {"type": "string"}
+    """Held to one line, this model repeats itself until the limit."""
     schema = {
         "type": "object",
-        "properties": {"setup": texts, "punchline": texts},
+        "properties": {"setup": {"type": "string"}, "punchline": {"type": "string"}},
         "required": ["setup", "punchline"],
     }
     request = ChatRequest(
         "m",
-        (Message("user", "Tell me a joke about cats."),),
+        (Message("user", "Tell me a joke about cats"),),
         max_tokens=200,
         sampling=SamplingParams(temperature=0),
         output=JsonSchema(schema),
