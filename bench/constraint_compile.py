@@ -91,7 +91,7 @@ async def _verdict(compiler: Compiler, schema: Schema, vocabulary: str | None) -
     """Milliseconds from schema to verdict, and the verdict."""
     began = time.perf_counter()
     try:
-        grammar = "%llguidance {}\nstart: %json " + prepare(schema, param="schema")
+        grammar = "%llguidance {}\nstart: %json " + prepare(schema, param="schema").text
         await compiler.check(grammar, vocabulary=vocabulary, param="schema")
         verdict = "enforced"
     except ServiceError as failure:

@@ -13,6 +13,7 @@ from formatkit import WEATHER
 from causerie.chat import answer
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.chat import TextChat
+from causerie.chat.schema import Prepared, WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
@@ -49,7 +50,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where each schema was looked at."""
     seen: list[str] = []
 
-    def prepare(schema: Mapping[str, object], **how: Any) -> str:
+    def prepare(schema: Mapping[str, object], **how: Any) -> Prepared:
         seen.append(threading.current_thread().name)
         return genuine(schema, **how)
 
@@ -59,9 +60,9 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def of(
-    output: OutputFormat, schema_cache: SchemaCache, *, any_space: bool = False
+    output: OutputFormat, schema_cache: SchemaCache, white_space: WhiteSpace = WhiteSpace.PRETTY
 ) -> AnswerPlan:
-    return await answer_plan(output, ["<|im_end|>"], schema_cache, any_space=any_space)
+    return await answer_plan(output, ["<|im_end|>"], schema_cache, white_space=white_space)
 
 
 async def test_a_schema_is_prepared_once(threads: list[str]) -> None:
@@ -79,7 +80,7 @@ async def test_a_long_schema_holds_up_nobody(threads: list[str]) -> None:
 
 async def test_white_space_makes_another_form(threads: list[str]) -> None:
     schema_cache = SchemaCache()
-    assert await of(schema(), schema_cache) != await of(schema(), schema_cache, any_space=True)
+    assert await of(schema(), schema_cache) != await of(schema(), schema_cache, WhiteSpace.ANY)
     assert len(threads) == 2
 
 

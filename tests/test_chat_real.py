@@ -16,6 +16,7 @@ from formatkit import WEATHER
 from causerie.chat.chat import TextChat
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.weights.gguf import read_vocabulary
 from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,
@@ -75,6 +76,44 @@ async def test_the_text_of_a_control_token_comes_out_as_text(
     request = ChatRequest("m", messages, max_tokens=60, output=JsonSchema(schema))
     whole, _ = await whole_and_cuts(chats[0], request)
     assert (json.loads(whole.text), whole.finish) == ({"a": text}, "stop")
+
+
+async def test_a_greedy_answer_by_a_schema_ends_by_itself(chats: tuple[TextChat, TextChat]) -> None:
+    """Held to one line, this model repeats itself until the limit."""
+    schema = {
+        "type": "object",
+        "properties": {"setup": {"type": "string"}, "punchline": {"type": "string"}},
+        "required": ["setup", "punchline"],
+    }
+    request = ChatRequest(
+        "m",
+        (Message("user", "Tell me a joke about cats"),),
+        max_tokens=200,
+        sampling=SamplingParams(temperature=0),
+        output=JsonSchema(schema),
+    )
+    whole, _ = await whole_and_cuts(chats[0], request)
+    assert whole.finish == "stop"
+    assert json.loads(whole.text).keys() == {"setup", "punchline"}
+
+
+async def test_white_space_has_an_end(chats: tuple[TextChat, TextChat], gguf: Path) -> None:
+    """The engine's own version of the constraint's library bounds it, too."""
+    tokens = read_vocabulary(gguf).tokens
+    breaks = {at: 100.0 for at, token in enumerate(tokens) if token and not token.strip(b"\n")}
+    request = ChatRequest(
+        "m",
+        (Message("user", "Name a place."),),
+        max_tokens=60,
+        sampling=SamplingParams(temperature=0, logit_bias=breaks),
+        output=JsonSchema(SCHEMA),
+    )
+    whole, _ = await whole_and_cuts(chats[0], request)
+    assert breaks
+    assert "\n\n" in whole.text
+    assert "\n\n\n" not in whole.text
+    assert whole.finish == "stop"
+    assert json.loads(whole.text).keys() == {"city", "kind"}
 
 
 @pytest.mark.parametrize("case", CASES)

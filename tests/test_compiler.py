@@ -21,10 +21,9 @@ from causerie.chat.formats.registry import by_name
 from causerie.chat.schema import prepare, regex
 from causerie.errors import InvalidRequest, Overloaded
 
-_FINE = '%llguidance {}\nstart: "a" %json ' + prepare({"type": "object"}, param="p")
-_SLOW = "%llguidance {}\nstart: %json " + prepare(
-    {"type": "integer", "multipleOf": 999_983}, param="p"
-)
+_FINE = '%llguidance {}\nstart: "a" %json ' + prepare({"type": "object"}, param="p").text
+_MULTIPLE = {"type": "integer", "multipleOf": 999_983}
+_SLOW = "%llguidance {}\nstart: %json " + prepare(_MULTIPLE, param="p").text
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ async def compiler() -> AsyncIterator[Compiler]:
 
 
 def _grammar(schema: dict[str, object]) -> str:
-    return "%llguidance {}\nstart: %json " + prepare(schema, param="p")
+    return "%llguidance {}\nstart: %json " + prepare(schema, param="p").text
 
 
 async def _refusal(compiler: Compiler, grammar: str) -> InvalidRequest:

@@ -16,7 +16,8 @@ from causerie.chat.formats.registry import FORMATS
 from causerie.chat.parser import Parser
 from causerie.chat.prompt import before_call
 from causerie.chat.resumed_reply import Diverged, Given
-from causerie.chat.rewriting import can_write, is_spaced_alike, writings
+from causerie.chat.rewriting import answer_space, call_space, can_write, writings
+from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import ChatTemplate
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import UpstreamFailed
@@ -210,18 +211,44 @@ async def test_white_space_of_others_is_taken_over(text: str, rest: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "ours"),
+    ("text", "pretty"),
     [
-        ('{"a": 1, "b": [1, "x:y,z', True),
-        ('{"a":', True),
-        ('{"a":1', False),
-        ('{\n"a": 1', False),
-        ('{"a": 1,', True),
-        ('{"a": 1,"b"', False),
+        ("", True),
+        ('{"a": [1, 2', True),
+        ('{"a":1', True),
+        ('{"a" : 1', True),
+        ('{\n  "a": 1,\n\n\t"b', True),
+        ('{"a":  1', False),
+        ('{"a":\n\n\n1', False),
+        ('{"a":\n' + 33 * " " + "1", False),
+        ('{"a":\r\n1', False),
+        ('{"a": "x:y,  z', True),
+        ('{"a": "x\\"  :1', True),
+        ('{"a": 1, ', True),
+        ('{"a": 1,\n  ', True),
     ],
 )
-def test_spacing_is_recognised(text: str, ours: bool) -> None:
-    assert is_spaced_alike(Partial(text=text)) is ours
+def test_white_space_of_answers_is_recognised(text: str, pretty: bool) -> None:
+    assert answer_space(text) is (WhiteSpace.PRETTY if pretty else WhiteSpace.ANY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fixed"),
+    [
+        ("", True),
+        ('{"a": [1, 2', True),
+        ('{"a":1', False),
+        ('{"a" : 1', False),
+        ('{"a": "x:y,z', True),
+        ('{"a": "x\\" :1', True),
+        ('{"a": 1,', True),
+        ('{"a": 1, ', True),
+        ('{\n"a', False),
+    ],
+)
+def test_white_space_of_arguments_is_recognised(arguments: str, fixed: bool) -> None:
+    partial = Partial(calls=(PartialCall(0, "c", "f", arguments),))
+    assert call_space(partial) is (WhiteSpace.FIXED if fixed else WhiteSpace.ANY)
 
 
 REASONED = [form for form in FORMATS if form.reasoning]

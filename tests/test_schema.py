@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
@@ -27,7 +27,7 @@ def admits(grammar: str, text: str) -> bool:
 
 
 def allows(schema: Schema, text: str) -> bool:
-    return admits("start: %json " + prepare(schema, param="p"), text)
+    return admits("start: %json " + prepare(schema, param="p").text, text)
 
 
 def test_json_is_written_as_python_writes_it() -> None:
@@ -192,10 +192,6 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"unevaluatedProperties": False}, "#"),
         ({"unevaluatedItems": False}, "#"),
         ({"$dynamicRef": "#a"}, "#"),
-        ({"type": "string", "nullable": True}, "#"),
-        ({"type": "string", "minlength": 3}, "#"),
-        ({"x-guidance": {"lenient": True}, "type": "string"}, "#"),
-        ({"properties": {"a": {"x-guidance": {}}}}, "#/properties/a"),
         ({"properties": {"a": {"$id": "other", "items": {"$ref": "#"}}}}, "#/properties/a/$id"),
         ({"properties": {"a": {"$id": "https://a.b/c"}}}, "#/properties/a/$id"),
         ({"properties": {"a": {"$id": "N"}, "b": {"$id": "N", "type": "null"}}},
@@ -210,12 +206,9 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"type": "object", "patternProperties": {"^(?!a*$)": {}}}, "#/patternProperties/^(?!a*$)"),
         ({"type": "string", "pattern": "(a)\\1"}, "#/pattern"),
         ({"type": "string", "pattern": "\\bx"}, "#/pattern"),
-        ({"type": "string", "format": "iri"}, "#/format"),
-        ({"type": "string", "format": "iri", "pattern": "^a"}, "#/format"),
-        ({"type": "string", "format": "starts_with"}, "#/format"),
         ({"propertyNames": {"anyOf": [{"const": "a"}, {"pattern": "^b"}]}}, "#"),
         ({"propertyNames": {"anyOf": [{"$ref": "#/propertyNames"}]}}, "#"),
-        ({"format": "unknown"}, "#/format"),
+        ({"format": 3}, "#/format"),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "#/oneOf"),
         ({"oneOf": [{"minLength": 3}, {"const": 1}, {"const": 1.0}]}, "#/oneOf"),
         ({"$ref": "https://example.com/s.json"}, "#/$ref"),
@@ -259,6 +252,69 @@ def test_what_would_not_be_enforced_is_refused(schema: Schema, pointer: str) -> 
     assert caught.value.param == "response_format.json_schema.schema"
     assert caught.value.metadata["pointer"] == pointer
     assert pointer in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "ignored"),
+    [
+        ({"type": "string", "minlength": 3}, ["keyword minlength ignored (similar to minLength)"]),
+        ({"requried": ["a"]}, ["keyword requried ignored (similar to required)"]),
+        ({"colour": "red", "items": {"colour": "blue"}}, ["keyword colour ignored"]),
+        ({"x-guidance": {"lenient": True}}, ["keyword x-guidance ignored"]),
+        ({"x-order": 1, "title": "T", "$comment": "C"}, []),
+        ({"a, b: ü\r\n": 1}, ["keyword a%2C%20b:%20%C3%BC%0D%0A ignored"]),
+        ({"\ud800": 1}, ["keyword %3F ignored"]),
+        ({"k" * 100: 1}, ["keyword " + "k" * 60 + " ignored"]),
+        ({"format": "currency"}, ["format currency ignored"]),
+        ({"type": "string", "format": "starts_with"}, ["format starts_with ignored"]),
+        ({"type": "string", "format": "starts_with", "pattern": "^a"}, []),
+        ({"type": "integer", "format": "int32"}, []),
+        ({"properties": {"colour": {"const": {"odd": 1}, "default": {"odd": 1}}}}, []),
+        ({"$ref": "#/components/schemas/A", "components": {"schemas": {"A": {"odd": 1}}}},
+         ["keyword odd ignored"]),
+    ],
+)  # fmt: skip
+def test_unknown_keywords_and_formats_are_ignored_and_named(
+    schema: Schema, ignored: list[str]
+) -> None:
+    assert list(prepare(schema, param="p").ignored) == [f"p {name}" for name in ignored]
+
+
+def test_few_of_many_unknown_keywords_are_named() -> None:
+    found = prepare({f"odd{at}": 1 for at in range(1000)}, param="p").ignored
+    assert 0 < len(found) <= 32
+
+
+def test_what_surrounds_an_unknown_keyword_is_enforced() -> None:
+    schema = {"type": "string", "odd": {"type": "integer"}, "maxLength": 2, "format": "odd"}
+    assert allows(schema, '"ab"')
+    assert not allows(schema, '"abc"')
+    assert not allows(schema, "1")
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "nullable": True}, ['"a"', "null"], ["1"]),
+        ({"type": ["string", "null"], "nullable": True}, ['"a"', "null"], ["1"]),
+        ({"type": "string", "nullable": False}, ['"a"'], ["null"]),
+        ({"nullable": True, "enum": ["a", None]}, ['"a"', "null"], ['"b"']),
+        ({"type": "string", "enum": ["a"], "nullable": True}, ['"a"'], ["null"]),
+        ({"oneOf": [{"type": "string", "nullable": True}, {"type": "integer"}]},
+         ['"a"', "null", "1"], ["true"]),
+    ],
+)  # fmt: skip
+def test_nullable_is_read_as_openapi_has_it(
+    schema: Schema, good: list[str], bad: list[str]
+) -> None:
+    assert all(allows(schema, text) for text in good)
+    assert not any(allows(schema, text) for text in bad)
+
+
+def test_nullable_options_may_overlap() -> None:
+    schema = {"oneOf": [{"type": "string", "nullable": True}, {"type": "null"}]}
+    with pytest.raises(InvalidRequest, match="may hold for the same document"):
+        prepare(schema, param="p")
 
 
 def test_names_that_are_listed_are_counted_for_each_map() -> None:
@@ -307,7 +363,7 @@ def test_options_out_of_all_proportion_are_refused() -> None:
 
 
 def test_any_object() -> None:
-    grammar = "start: %json " + json_object()
+    grammar = "start: %json " + json_object(WhiteSpace.ANY)
     assert admits(grammar, '{"a": {"b": [1.5, "x", null, true]}}')
     assert admits(grammar, "{}")
     assert not admits(grammar, "[]")

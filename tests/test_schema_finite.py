@@ -23,7 +23,7 @@ _ENDLESS = {
 
 
 def matcher(schema: Mapping[str, object]) -> LLMatcher:
-    return LLMatcher(_BYTES, "%llguidance {}\nstart: %json " + prepare(schema, param="p"))
+    return LLMatcher(_BYTES, "%llguidance {}\nstart: %json " + prepare(schema, param="p").text)
 
 
 def admitted(schema: Mapping[str, object], document: object) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import msgspec
 
+from causerie.chat.call_syntax.choices import anchored
+from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.encoding import spells
+from causerie.chat.grammar_text import GrammarText
 from causerie.chat.lark import embed
-from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
+from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
+from causerie.errors import InvalidRequest
 from causerie.protocol.request import (
     Grammar,
     JsonObject,
@@ -21,17 +26,20 @@ from causerie.protocol.request import (
     ToolMode,
 )
 
+_MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """The answer as a Lark ``expression`` and the ``rules`` it refers to.
-
-    ``spell`` says that it may hold the text of a control token.
-    """
+    """The answer as a part of a Lark grammar."""
 
     expression: str
     rules: str = ""
+    """Rules that the expression refers to."""
     spell: bool = False
+    """Whether the answer may hold the text of a control token."""
+    ignored: tuple[str, ...] = ()
+    """Annotations of its schema that nobody knows, as a response header names them."""
 
 
 async def answer_plan(
@@ -39,19 +47,16 @@ async def answer_plan(
     control_tokens: Collection[str],
     schema_cache: SchemaCache,
     *,
-    any_space: bool,
+    white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced.
-
-    With ``any_space`` JSON may have white space as other servers write it.
-    """
+    """Raise ``InvalidRequest`` (``unsupported_schema``) if it could not be enforced."""
     match output:
         case JsonObject():
-            return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
+            return _any_object(white_space)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
-            make = partial(_schema, output, text, control_tokens, any_space)
-            return await schema_cache.of(text, (output.param, any_space), make)
+            make = partial(_schema, output, text, control_tokens, white_space)
+            return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
             return await schema_cache.of(pattern, Regex, partial(_regex, pattern))
         case ToolMode(options):
@@ -63,11 +68,36 @@ async def answer_plan(
             return await schema_cache.of(text, Grammar, partial(_grammar, text))
 
 
+@cache
+def _any_object(white_space: WhiteSpace) -> AnswerPlan:
+    return _json({"type": "object"}, "response_format", white_space, json_object(white_space))
+
+
 def _schema(
-    output: JsonSchema, text: str, control_tokens: Collection[str], any_space: bool
+    output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
-    rule = prepare(output.schema, param=output.param, any_space=any_space)
-    return AnswerPlan("answer", f"answer: %json {rule}", spell=spells(text, control_tokens))
+    prepared = prepare(output.schema, param=output.param, white_space=white_space)
+    plan = _json(output.schema, output.param, white_space, prepared.text)
+    return replace(plan, spell=spells(text, control_tokens), ignored=prepared.ignored)
+
+
+def _json(
+    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
+) -> AnswerPlan:
+    """Return the grammar of a document; ``text`` is what the engine's own grammar of JSON takes.
+
+    A schema that only this grammar can say is written in one line.
+    """
+    if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
+        grammar = GrammarText({}, param=param, prefix="answer_")
+        try:
+            written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
+        except (InvalidRequest, Endless):
+            pass
+        else:
+            if len(grammar.rules) <= _MOST_RULES:
+                return AnswerPlan(written, grammar.rules)
+    return AnswerPlan("answer", f"answer: %json {text}")
 
 
 def _regex(pattern: str) -> AnswerPlan:

@@ -23,7 +23,7 @@ from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rendering import MakeRenderer, in_process
-from causerie.chat.rewriting import can_write, is_spaced_alike
+from causerie.chat.rewriting import can_write
 from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
@@ -110,7 +110,9 @@ class TextChat:
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
         async with aclosing(source) as events:
-            yield ChatReply(events, model.facts.fingerprint, usage, trail, dropped)
+            yield ChatReply(
+                events, model.facts.fingerprint, usage, trail, [*dropped, *plan.ignored]
+            )
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -131,11 +133,10 @@ class TextChat:
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
         """Return the plan and the choices ready to run."""
-        any_space = partial is not None and not is_spaced_alike(partial)
         if partial is not None and partial.calls and request.parallel_tool_calls is None:
             # The target that began the reply may be known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self._engine, any_space=any_space)
+        plan = await make_plan(request, model, self._engine, partial)
         facts, param = model.facts, _constrained_by(request)
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:

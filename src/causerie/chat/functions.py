@@ -33,6 +33,8 @@ class Functions:
     """Whether a constraint of them may hold the text of a control token."""
     arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Rewritten schemas by name, to check finished calls by."""
+    ignored: tuple[str, ...] = ()
+    """Annotations of their schemas that nobody knows, as a response header names them."""
 
 
 async def callable_functions(
@@ -56,13 +58,15 @@ def _checked(
 ) -> Functions:
     tools: dict[str, Schema] = {}
     arguments: dict[str, Mapping[str, object]] = {}
+    ignored: list[str] = []
     for index, tool in asked:
         schema = closed_schema(tool.parameters)
         try:
-            prepare(schema, param=f"tools[{index}].function.parameters")
+            prepared = prepare(schema, param=f"tools[{index}].function.parameters")
         except InvalidRequest as refused:
             raise of_function(tool.name, refused) from None
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
+        ignored += prepared.ignored
         arguments[tool.name] = Rewriter(schema, "tools").rewrite()
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
-    return Functions(tools, text, spell, arguments)
+    return Functions(tools, text, spell, arguments, tuple(ignored))

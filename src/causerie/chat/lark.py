@@ -225,7 +225,7 @@ class _Embedder:
         schema = self._json("%json")
         if not isinstance(schema, dict | bool):
             raise self._refuse("`%json` takes a schema, an object.")
-        return prepare(schema, param=self._param)
+        return prepare(schema, param=self._param).text
 
     def _json(self, directive: str) -> object:
         """Return the JSON value behind a directive."""

@@ -16,13 +16,15 @@ from msgspec import structs
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
-from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
+from causerie.chat.constraint import CallPlan, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.functions import Functions, callable_functions
+from causerie.chat.grammar_text import Manner
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
-from causerie.chat.rewriting import is_spaced_alike
+from causerie.chat.rewriting import answer_space, call_space
+from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
@@ -57,6 +59,8 @@ class Plan:
     sampling: EngineSampling
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
+    ignored: tuple[str, ...]
+    """Annotations of the request's schemas that nobody knows, as a response header names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +77,14 @@ class LoadedModel:
 
 
 async def make_plan(
-    request: ChatRequest, model: LoadedModel, engine: TextEngine, *, any_space: bool = False
+    request: ChatRequest, model: LoadedModel, engine: TextEngine, interrupted: Partial | None = None
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
-    With ``any_space`` JSON may have white space as other servers write it.
+    ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     """
     _check_tokens(request, model.facts.size)
     resumed = _resumed(request)
-    any_space = any_space or bool(resumed and not is_spaced_alike(Partial(text=resumed)))
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
@@ -94,9 +97,10 @@ async def make_plan(
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, functions, told)
-    answer = await _answer(request, model, any_space=any_space)
+    before = interrupted or Partial(text=resumed)
+    answer = await _answer(request, model, answer_space(before.text))
     as_spelled = functions.spell or (answer is not None and answer.spell)
-    manner = Manner(model.facts.end_tokens, any_space, as_spelled)
+    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
         space = "" if request.continue_final_message else _leading(rendered, form)
@@ -121,6 +125,7 @@ async def make_plan(
         sampling=_sampling(request.sampling),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
+        ignored=(*functions.ignored, *(answer.ignored if answer else ())),
     )
 
 
@@ -169,12 +174,12 @@ def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> Call
 
 
 async def _answer(
-    request: ChatRequest, model: LoadedModel, *, any_space: bool
+    request: ChatRequest, model: LoadedModel, white_space: WhiteSpace
 ) -> AnswerPlan | None:
     if request.output is None:
         return None
     marks = model.facts.control_tokens
-    return await answer_plan(request.output, marks, model.schema_cache, any_space=any_space)
+    return await answer_plan(request.output, marks, model.schema_cache, white_space=white_space)
 
 
 async def _composed(

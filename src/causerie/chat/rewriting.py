@@ -21,11 +21,13 @@ from causerie.chat.formats.format import (
     ModelFormat,
     Name,
 )
+from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.partial import Partial, PartialCall
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*("|$)', re.DOTALL)
-_OUR_SPACE = re.compile(r"(?:[^\s,:]|[,:](?: (?=\S|$)|$))*")
+_FIXED_SPACE = re.compile(r"(?:[^\s,:]|[,:](?: (?=\S|$)|$))*")
+_PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -42,10 +44,19 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
     return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
 
 
-def is_spaced_alike(partial: Partial) -> bool:
-    """Return whether all JSON in the partial reply has white space only where ours has it."""
-    texts = [partial.text, *(call.arguments for call in partial.calls)]
-    return all(_OUR_SPACE.fullmatch(_STRING.sub("0", text)) for text in texts)
+def answer_space(text: str) -> WhiteSpace:
+    """Return the white space that the rest of a JSON answer may have after ``text``."""
+    return WhiteSpace.PRETTY if _has_only(_PRETTY_SPACE, text) else WhiteSpace.ANY
+
+
+def call_space(partial: Partial) -> WhiteSpace:
+    """Return the white space that the arguments of calls may have after an interrupted reply."""
+    alike = all(_has_only(_FIXED_SPACE, call.arguments) for call in partial.calls)
+    return WhiteSpace.FIXED if alike else WhiteSpace.ANY
+
+
+def _has_only(space: re.Pattern[str], text: str) -> bool:
+    return space.fullmatch(_STRING.sub("0", text)) is not None
 
 
 def writings(

@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class GrammarScope(Protocol):
-    """Interface to a grammar under construction, implemented by :mod:`causerie.chat.constraint`."""
+    """A grammar under construction, implemented by :mod:`causerie.chat.grammar_text`."""
 
     def rule(self, expression: str) -> str:
         """Add a rule and return its name."""

@@ -22,7 +22,7 @@ from causerie.chat.call_syntax.conjunction import (
     settled,
 )
 from causerie.chat.schema.addresses import placed
-from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES, is_annotation
+from causerie.chat.schema.keywords import APPLIES, is_annotation
 from causerie.chat.schema.names import plain
 from causerie.chat.schema.refusal import step
 
@@ -108,7 +108,8 @@ def anchored(root: Schema) -> Schema:
 def _entered(whole: Schema) -> Schema:
     """Return the target of a schema that consists only of a reference."""
     reference = whole.get("$ref")
-    if not isinstance(reference, str) or not (whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS):
+    others = whole.keys() - {"$ref", "type", AT}
+    if not isinstance(reference, str) or not all(map(is_annotation, others)):
         return whole
     target = resolved(whole, reference)
     rest = {key: of for key, of in whole.items() if key != "$ref"}
@@ -161,7 +162,7 @@ def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
-        if rest.keys() <= ANNOTATIONS:
+        if all(map(is_annotation, rest)):
             return {**rest, **parts[0]}
     return schema
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import ANNOTATIONS
+from causerie.chat.schema.keywords import is_annotation
 from causerie.chat.schema.refusal import step, unsupported
 from causerie.chat.validation import following
 from causerie.errors import InvalidRequest
@@ -82,9 +82,9 @@ def settled(choice: Schema) -> Schema | None:
     values = constants(choice)
     if values is None:
         return choice
-    leading_content = choice.keys() - {"const", "enum", "allOf", *ANNOTATIONS}
-    rules = {key: choice[key] for key in leading_content & _PLAIN}
-    if "allOf" in choice or any(not key.startswith("x-") for key in leading_content - _PLAIN):
+    others = {key for key in choice if not is_annotation(key)} - {"const", "enum", "allOf"}
+    rules = {key: choice[key] for key in others & _PLAIN}
+    if "allOf" in choice or others - _PLAIN:
         raise refused(choice, "alongside constants only types, lengths and bounds are supported.")
     if not rules:
         return choice

@@ -8,39 +8,71 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
 
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import unsupported
 from causerie.chat.schema.texts import choice, regex
 
-__all__ = ["choice", "json_object", "prepare", "regex"]
+__all__ = ["Prepared", "WhiteSpace", "choice", "json_object", "prepare", "regex"]
 
-# One way to write white space: what Python's json.dumps writes. A model that may add
-# white space anywhere sometimes adds it for ever, and the engine's own bound on it
-# does not hold in every version. Separators are literal texts to older versions.
-_FORM = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-_ANY_SPACE = {"whitespace_flexible": True}
 _MAX_BYTES = 500_000
 
 
-def prepare(schema: Mapping[str, object] | bool, *, param: str, any_space: bool = False) -> str:
-    """Return the text to stand behind ``%json`` so that the answer follows ``schema``.
+# Separators are literal texts to older versions of the engine.
+_FIXED = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+_ANY = {"whitespace_flexible": True}
 
-    ``any_space`` admits white space as others write it. Raises
-    ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
+
+class WhiteSpace(Enum):
+    """White space that JSON may have between its tokens."""
+
+    FIXED = "fixed"
+    """As Python's ``json.dumps`` writes it: one space behind ``,`` and ``:``, none elsewhere."""
+    PRETTY = "pretty"
+    """What a pretty printer writes: nothing, a space, or up to two line breaks with an indent.
+
+    ``%json`` cannot say that, and is as ``FIXED``; :mod:`causerie.chat.call_syntax.pretty` can.
+    """
+    ANY = "any"
+    """Any, as other servers write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A schema as the engine takes it, and the annotations in it that nobody knows."""
+
+    text: str
+    """To stand behind ``%json``."""
+    ignored: tuple[str, ...]
+    """Unknown keywords and formats, each as a response header names it."""
+
+
+def prepare(
+    schema: Mapping[str, object] | bool,
+    *,
+    param: str,
+    white_space: WhiteSpace = WhiteSpace.FIXED,
+) -> Prepared:
+    """Return the constraint by which a JSON document follows ``schema``.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
     whatever would not be enforced as written; ``param`` names the field.
     """
-    return _write(Rewriter(schema, param, close=True).rewrite(), param, any_space)
+    rewriter = Rewriter(schema, param, close=True)
+    text = _write(rewriter.rewrite(), param, white_space)
+    return Prepared(text, rewriter.ignored())
 
 
-def json_object(*, any_space: bool = False) -> str:
+def json_object(white_space: WhiteSpace) -> str:
     """Return the text to stand behind ``%json`` for any JSON object."""
-    return _write({"type": "object"}, "response_format", any_space)
+    return _write({"type": "object"}, "response_format", white_space)
 
 
-def _write(schema: Mapping[str, object], param: str, any_space: bool) -> str:
-    form = _ANY_SPACE if any_space else _FORM
-    text = json.dumps({"x-guidance": form, **schema}, ensure_ascii=False, separators=(",", ":"))
+def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) -> str:
+    options = _ANY if white_space is WhiteSpace.ANY else _FIXED
+    text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:
         size = len(text.encode())
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from causerie.chat.schema.names import is_never
+from causerie.chat.schema.names import declared_types, is_never
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "object": frozenset({"object"}),
@@ -52,7 +52,7 @@ class SchemaDisjointness:
             return False
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
-        frame = frame & _kinds(a.get("type")) & _kinds(b.get("type"))
+        frame = frame & _kinds(declared_types(a)) & _kinds(declared_types(b))
         if not frame or self._differ(a, b, frame, depth):
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)

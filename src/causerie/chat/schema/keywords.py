@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from urllib.parse import quote
 
 from causerie.errors import InvalidRequest
+
+_LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
@@ -79,8 +83,18 @@ NOTES = frozenset({
 })  # fmt: skip
 """Formats that say what a text is for, or what it is kept in: any text follows them."""
 
-# Keywords that say nothing about whether a document is valid.
-ANNOTATIONS = frozenset({
+ENFORCED = frozenset({
+    "$id", "type", "const", "enum", "$ref", "allOf", "anyOf", "oneOf",
+    "minLength", "maxLength", "pattern", "format",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "items", "prefixItems", "minItems", "maxItems", "uniqueItems",
+    "properties", "patternProperties", "additionalProperties", "required",
+    "minProperties", "maxProperties",
+})  # fmt: skip
+"""Keywords that are enforced, at least with some values."""
+
+# Keywords of the standard, and of well-known libraries, without effect on validity.
+_ANNOTATIONS = frozenset({
     "title", "description", "default", "examples", "example", "$comment", "deprecated",
     "readOnly", "writeOnly", "$schema", "id", "$anchor", "$dynamicAnchor",
     "$recursiveAnchor", "$vocabulary", "$defs", "definitions", "contentMediaType",
@@ -113,11 +127,9 @@ _REASONS = {
     "unevaluatedItems": "`unevaluatedItems` cannot be enforced; use items.",
     "$dynamicRef": "dynamic references are not supported; use $ref.",
     "$recursiveRef": "dynamic references are not supported; use $ref.",
-    "nullable": '`nullable` is not a keyword of JSON Schema; write "type": ["…", "null"].',
-    "x-guidance": "`x-guidance` is reserved.",
 }
+_RULES = ENFORCED | _REASONS.keys()
 _HARMLESS: dict[str, tuple[object, ...]] = {
-    "nullable": (False,),
     "unevaluatedProperties": (True, {}),
     "unevaluatedItems": (True, {}),
     "dependentRequired": ({},),
@@ -127,8 +139,37 @@ _HARMLESS: dict[str, tuple[object, ...]] = {
 
 
 def is_annotation(key: str) -> bool:
-    """Return whether a keyword has no effect on validity."""
-    return key in ANNOTATIONS or (key.startswith("x-") and key != "x-guidance")
+    """Return whether a keyword has no effect on validity.
+
+    The standard makes every unknown keyword an annotation (JSON Schema Core 2020-12, 6.5).
+    """
+    return key not in _RULES
+
+
+def is_unknown(key: str) -> bool:
+    """Return whether a keyword is an annotation that nobody knows, perhaps a misspelt rule.
+
+    Names that begin with ``x-`` are notes by convention.
+    """
+    if key in _RULES or key in _ANNOTATIONS:
+        return False
+    return not key.startswith("x-") or key == "x-guidance"
+
+
+def ignored_keyword(key: str) -> str:
+    """Return how a response header names an unknown keyword, and the rule it resembles."""
+    similar = get_close_matches(key[:_LONGEST_NAME], _RULES, n=1, cutoff=0.85)
+    hint = f" (similar to {similar[0]})" if similar else ""
+    return f"keyword {_in_header(key)} ignored{hint}"
+
+
+def ignored_format(name: str) -> str:
+    """Return how a response header names an unknown format."""
+    return f"format {_in_header(name)} ignored"
+
+
+def _in_header(name: str) -> str:
+    return quote(name[:_LONGEST_NAME], safe="$@:/", errors="replace")
 
 
 def _is_any_text(schema: object) -> bool:
@@ -138,18 +179,10 @@ def _is_any_text(schema: object) -> bool:
     return all(is_annotation(key) or (key, of) == ("type", "string") for key, of in schema.items())
 
 
-def check_other(key: str, value: object, refuse: Callable[[str], InvalidRequest]) -> None:
-    """A keyword that is neither enforced nor an annotation: harmless by its value, or refused."""
-    harmless = _HARMLESS.get(key, ())
+def check_unenforced(key: str, value: object, refuse: Callable[[str], InvalidRequest]) -> None:
+    """Raise the refusal of a keyword that cannot be enforced, unless its value asks for nothing."""
     if key == "propertyNames" and _is_any_text(value):
         return
-    if any(type(value) is type(other) and value == other for other in harmless):
-        return
-    shown = key if len(key) <= 60 else key[:60] + "…"
-    raise refuse(
-        _REASONS.get(
-            key,
-            f"the keyword {shown!r} is not known, so it would not be enforced; leave it out, or "
-            "begin it with `x-` if it is a note of your own.",
-        )
-    )
+    harmless = _HARMLESS.get(key, ())
+    if not any(type(value) is type(other) and value == other for other in harmless):
+        raise refuse(_REASONS[key])

@@ -1,7 +1,8 @@
 """Rewrite common roundabout schemas of libraries into plain ones.
 
 A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
-the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``.
+the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``;
+``nullable`` beside a type becomes one of its types.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def plain(
     """
     if is_never(schema):
         return False
+    if "nullable" in schema:
+        schema = _without_nullable(schema)
     named = _target(schema.get("propertyNames"), resolve)
     names, pattern = _names(named), _pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
@@ -38,6 +41,23 @@ def plain(
     if pattern is not None and not known:
         return {**rest, "patternProperties": {pattern: others}, "additionalProperties": False}
     return schema
+
+
+def declared_types(schema: Mapping[str, object]) -> object:
+    """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
+
+    Without a type alongside, ``nullable`` says nothing.
+    """
+    types = schema.get("type")
+    if schema.get("nullable") is not True or types is None:
+        return types
+    named = types if isinstance(types, list) else [types]
+    return named if "null" in named else [*named, "null"]
+
+
+def _without_nullable(schema: Mapping[str, object]) -> Mapping[str, object]:
+    rest = {key: value for key, value in schema.items() if key != "nullable"}
+    return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
 def is_never(schema: object) -> bool:

@@ -29,6 +29,7 @@ JsonSchema = Mapping[str, object] | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
+_MOST_IGNORED = 32  # unknown keywords and formats that are named
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class Rewriter:
     With ``close``, an object that names its properties and says nothing of
     others is written with no others: any schema that merely allows them admits
     that, and a model left free to invent some often never stops.
+
+    Unknown keywords and formats are annotations; :meth:`ignored` names them.
     """
 
     root: JsonSchema
@@ -45,6 +48,7 @@ class Rewriter:
     close: bool = False
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
+    _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _values: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +77,23 @@ class Rewriter:
         except Endless as endless:
             raise self._refuse("#", str(endless)) from None
 
+    def ignored(self) -> tuple[str, ...]:
+        """Return the unknown keywords and formats that were ignored, as a header names them.
+
+        Something that only holds definitions, to which references point, is not among them.
+        """
+        used = [reference for reference, _ in self._names]
+        names = [
+            name
+            for pointer, name in self._unknown.items()
+            if not any(reference.startswith(pointer + "/") for reference in used)
+        ]
+        return tuple(f"{self.param} {name}" for name in names)
+
+    def _ignore(self, pointer: str, name: str) -> None:
+        if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
+            self._unknown[pointer] = name
+
     def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
         return unsupported(self.param, reason, pointer)
 
@@ -91,13 +112,13 @@ class Rewriter:
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
-            if words.is_annotation(key):
-                continue
             handler = _HANDLERS.get(key)
-            if handler is None:
-                words.check_other(key, value, lambda reason: self._refuse(pointer, reason))
-                continue
-            handler(self, place, out, key, value)
+            if handler is not None:
+                handler(self, place, out, key, value)
+            elif not words.is_annotation(key):
+                words.check_unenforced(key, value, lambda reason: self._refuse(pointer, reason))
+            elif words.is_unknown(key):
+                self._ignore(step(pointer, key), words.ignored_keyword(key))
         self._finish_object(place, out)
         if is_leaky_range(out):
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
@@ -232,17 +253,15 @@ class Rewriter:
         kinds = place.schema.get("type", "string")
         if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
             return  # says nothing about other values (`int32`, `double`)
+        at = step(place.pointer, key)
+        if not isinstance(value, str):
+            raise self._refuse(at, "it must be a string.")
         if value in words.FORMATS:
             out[key] = value
         elif value in words.SPELLED:
-            _conjoin(out, "pattern", f"^(?:{words.SPELLED[str(value)]})$")
-        elif value in words.NOTES:
-            return
-        elif value not in words.SAID_BY_PATTERN or not place.schema.keys() & {"pattern", "allOf"}:
-            known = ", ".join([*words.FORMATS, *words.SPELLED])
-            raise self._refuse(
-                step(place.pointer, key), f"the format is not supported; these are: {known}."
-            )
+            _conjoin(out, "pattern", f"^(?:{words.SPELLED[value]})$")
+        elif value not in words.NOTES and not _is_said_by_pattern(value, place.schema):
+            self._ignore(at, words.ignored_format(value))
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
         """``minimum`` and its like, with the booleans of draft 4."""
@@ -352,6 +371,11 @@ class Rewriter:
         silent = "additionalProperties" not in out and "patternProperties" not in out
         if silent and all(name in named for name in required):
             out["additionalProperties"] = False
+
+
+def _is_said_by_pattern(name: str, schema: Mapping[str, object]) -> bool:
+    """Return whether a format only names the pattern alongside it."""
+    return name in words.SAID_BY_PATTERN and not schema.keys().isdisjoint(("pattern", "allOf"))
 
 
 def _list(value: object) -> list[object]:

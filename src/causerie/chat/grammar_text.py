@@ -1,0 +1,171 @@
+"""Text of a grammar, as rules and terminals are added to it.
+
+Writes Lark in llguidance's dialect. Knows control tokens and white space; knows
+neither formats of models nor what a reply consists of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from causerie.chat.call_syntax.base import Schema, without
+from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema.refusal import unsupported
+
+_HEADER = "%llguidance {}\n"
+_UNFORCED = '%llguidance {"no_forcing": true}\n'
+ANY_TEXT = "/(.|\\n)*/"
+_SOME = "/(.|\\n)+/"
+_MOST = 1_000_000  # characters: what is written for each part may repeat a definition
+
+
+def quoted(text: str) -> str:
+    """Return fixed text as a literal of a grammar."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """Options of how a grammar is written.
+
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
+    one. ``white_space`` is what arguments in JSON may have between their tokens. A
+    constrained reply begins with the white space ``leading``. Texts without
+    alternatives are written in the model's usual tokens, which an engine may read
+    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
+    model instead.
+    """
+
+    end_tokens: Sequence[int] = ()
+    white_space: WhiteSpace = WhiteSpace.FIXED
+    as_spelled: bool = False
+    leading: str = ""
+
+
+USUAL = Manner()
+
+
+@dataclass(slots=True)
+class GrammarText:
+    """A grammar being written (a :class:`causerie.chat.call_syntax.base.GrammarScope`)."""
+
+    control_tokens: Mapping[str, int]
+    marks: Sequence[str] = ()
+    manner: Manner = USUAL
+    functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
+    function: str = ""  # whose arguments are being written
+    param: str = "tools"  # of the request, for refusals
+    prefix: str = ""  # of the names of all rules
+    _rules: list[str] = field(default_factory=list)
+    _size: int = 0
+    _splitter: re.Pattern[str] | None = None
+    _marked: str = ""
+
+    def __post_init__(self) -> None:
+        marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
+        self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
+        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
+        if held:
+            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
+
+    def _parts(self, text: str) -> list[str]:
+        return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
+
+    def _has_control_token(self, text: str) -> bool:
+        return any(part in self.control_tokens for part in self._parts(text))
+
+    def rule(self, expression: str, options: str = "") -> str:
+        name = f"{self.prefix}r{len(self._rules)}"
+        self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
+        return name
+
+    def _add(self, line: str) -> None:
+        self._count(line)
+        self._rules.append(line)
+
+    def _count(self, line: str) -> None:
+        self._size += len(line)
+        if self._size > _MOST:
+            raise unsupported(self.param, "The schemas are too much to be enforced.")
+
+    def reserve(self) -> str:
+        self._rules.append("")
+        return f"{self.prefix}r{len(self._rules) - 1}"
+
+    def define(self, name: str, expression: str) -> None:
+        line = f"{name}: {expression}"
+        self._count(line)
+        self._rules[int(name.removeprefix(self.prefix)[1:])] = line
+
+    def terminal(self, expression: str) -> str:
+        name = f"{self.prefix.upper()}T{len(self._rules)}"
+        self._add(f"{name}: {expression}")
+        return name
+
+    def literal(self, text: str) -> str:
+        written = [
+            f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else quoted(part)
+            for part in self._parts(text)
+        ]
+        return " ".join(written) or '""'
+
+    def until(self, marker: str) -> str:
+        """Return any text, then the marker.
+
+        A marker that begins with a control token ends the text by itself, for
+        free text holds no control tokens (nor spells them, where the engine
+        takes them for text); a plain one needs a lazy lexeme.
+        """
+        parts = self._parts(marker)
+        head = parts[0]
+        if head in self.control_tokens:
+            return f"{self.terminal(without(head))} {self.literal(marker)}"
+        lazy = self.rule(f"{self._any()} {quoted(head)}", "lazy")
+        return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
+
+    def closed(self, text: str, marker: str) -> str:
+        """Return bounded text, then the marker.
+
+        A plain marker is of one lexeme with the text, which would else swallow its
+        beginning: what may stand in a text goes on as text.
+        """
+        core = marker.strip()
+        lead, margin = marker.split(core)
+        head, *rest = self._parts(core)
+        if head in self.control_tokens:
+            inside = self.terminal(f"({text} & {without(core)}) {quoted(lead)}")
+            return f"{inside} {self.literal(core + margin)}"
+        whole = self.terminal(f"({text} & {without(head)}) {quoted(lead + head)}")
+        return f"{whole} {self.literal(''.join(rest) + margin)}"
+
+    def free(self) -> str:
+        """Return a reply without constraints: text, and the format's own control tokens."""
+        return f"({_SOME} | {self._marked})*" if self._marked else ANY_TEXT
+
+    def free_until(self, marker: str) -> str:
+        """Return the same up to and including ``marker``."""
+        if self._parts(marker)[0] in self.control_tokens:
+            return f"{self.free()} {self.literal(marker)}"
+        before = f"({_SOME}? {self._marked})* " if self._marked else ""
+        return before + self.until(marker)
+
+    def json(self, schema: Schema) -> str:
+        text = prepare(schema, param=self.param, white_space=self.manner.white_space).text
+        return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
+
+    def _any(self) -> str:
+        if "ANY: " + ANY_TEXT not in self._rules:
+            self._rules.append("ANY: " + ANY_TEXT)
+        return "ANY"
+
+    @property
+    def rules(self) -> str:
+        """Return the rules written so far."""
+        return "\n".join(self._rules)
+
+    def finish(self, start: str, extra: str) -> str:
+        header = _UNFORCED if self.manner.as_spelled else _HEADER
+        return header + f"start: {start}\n{self.rules}\n{extra}"

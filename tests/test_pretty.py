@@ -1,0 +1,219 @@
+"""Answers in JSON with the model's own white space: what is admitted, and for which schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer
+
+from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.constraint import compose
+from causerie.chat.formats.registry import by_name
+from causerie.chat.schema import WhiteSpace
+from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import validate
+from causerie.protocol.request import JsonObject, JsonSchema, OutputFormat
+
+Schema = Mapping[str, object]
+_BYTES = LLTokenizer("byte")
+_FORM = by_name("generic")
+
+
+async def planned(output: OutputFormat, space: WhiteSpace = WhiteSpace.PRETTY) -> AnswerPlan:
+    return await answer_plan(output, (), SchemaCache(), white_space=space)
+
+
+async def grammar_of(output: OutputFormat) -> str:
+    plan = await planned(output)
+    text = compose(_FORM, {}, reasoning="none", calls=None, answer=plan)
+    assert text is not None
+    return text
+
+
+def admits(grammar: str, text: str) -> bool:
+    matcher = LLMatcher(_BYTES, grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    raw = text.encode("utf-8", "surrogatepass")
+    return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
+
+
+def of(**properties: object) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+PLACE = of(a={"type": "integer"}, b={"type": "array", "items": {"type": "integer"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "admitted"),
+    [
+        ('{"a": 1, "b": [1, 2]}', True),
+        ('{"a":1,"b":[1,2]}', True),
+        ('{\n  "a": 1,\n\n\t"b": [\n    1,\n    2\n  ]\n}', True),
+        ('{ "a" : 1 , "b" : [ 1 ] }', True),
+        ('{"a":\n' + 32 * " " + '1, "b": []}', True),
+        ('{"a":\n' + 33 * " " + '1, "b": []}', False),
+        ('{"a":\n\n\n1, "b": []}', False),
+        ('{"a":  1, "b": []}', False),
+        ('{"a":\t1, "b": []}', False),
+        ('{"a":\r\n1, "b": []}', False),
+        ('\n{"a": 1, "b": []}', False),
+        ('{"a": 1, "b": []}\n', False),
+        ('{"b": [], "a": 1}', False),
+        ('{"a": 1.5, "b": []}', False),
+        ('{"a": 1, "b": [], "c": 1}', False),
+    ],
+)
+async def test_white_space_is_what_a_pretty_printer_writes(text: str, admitted: bool) -> None:
+    assert admits(await grammar_of(JsonSchema(PLACE)), text) is admitted
+
+
+TEXTS = ["", "a", "ä", "🗼", 'a"b', "a\\b", "a/b", "\n", "\x7f", "\x00", "  x", "<|im_end|>"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("ensure_ascii", [False, True])
+async def test_strings_are_written_in_any_spelling(text: str, ensure_ascii: bool) -> None:
+    written = json.dumps([text], ensure_ascii=ensure_ascii).replace("\x7f", "\\u007f")
+    schema = {"type": "array", "items": {"type": "string"}}
+    assert admits(await grammar_of(JsonSchema(schema)), written)
+
+
+@pytest.mark.parametrize("text", ['"\n"', '"\\ud800"', '"\\udc00\\ud800"', '"\\x"', '"\\u12"', '"'])
+async def test_strings_that_are_none(text: str) -> None:
+    assert not admits(await grammar_of(JsonSchema({"type": "string"})), text)
+
+
+SCHEMAS: dict[str, Schema] = {
+    "optional": {**PLACE, "required": []},
+    "lengths": of(a={"type": "string", "minLength": 2, "maxLength": 3}),
+    "pattern": of(a={"type": "string", "pattern": "^a+$"}, b={"format": "date"}),
+    "constants": of(a={"const": "x y"}, b={"enum": [1, "ü", None, [1, 2], {"k": 'v"'}]}),
+    "alternatives": of(a={"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]}),
+    "types": of(a={"type": ["boolean", "number"]}),
+    "tagged": {
+        "oneOf": [of(kind={"const": "a"}, x={"type": "null"}), of(kind={"const": "b"})],
+    },
+    "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "tuple": {"type": "array", "prefixItems": [{"const": 1}, {"type": "string"}], "items": False},
+    "counts": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
+    "references": {
+        **of(node={"$ref": "#/$defs/Node"}),
+        "$defs": {
+            "Node": {
+                "type": "object",
+                "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/Node"}},
+                "required": ["v"],
+            }
+        },
+    },
+    "together": {"allOf": [of(a={"type": "integer"}), of(b={"type": "null"})]},
+    "anything": of(a={}),
+    "number": {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 1},
+}
+VALUES: tuple[object, ...] = (
+    *(None, True, 1, 1.5, 3, -1, "", "a", "aa", "ab", "x y", "2024-02-29", "2024-13-01"),
+    *([], [1], [1, "s"], [True], [True] * 4, {}, {"k": 1}, {"k": "v"}),
+)
+
+
+def documents() -> st.SearchStrategy[object]:
+    names = st.sampled_from(["a", "b", "kind", "x", "node", "v", "next", "k"])
+    leaves = st.sampled_from(VALUES)
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        max_leaves=5,
+    )
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+async def test_a_schema_is_written_with_white_space(name: str) -> None:
+    plan = await planned(JsonSchema(SCHEMAS[name]))
+    assert plan.expression.startswith("answer_")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@given(data=st.data())
+async def test_what_is_admitted_is_valid_and_what_is_valid_is_admitted(
+    name: str, data: st.DataObject
+) -> None:
+    """Where properties come in the order of the schema, and are named by it."""
+    output = JsonSchema(SCHEMAS[name])
+    known = _GRAMMARS.get(name) or _GRAMMARS.setdefault(name, await grammar_of(output))
+    likely = data.draw(st.booleans())
+    document = data.draw(valid(SCHEMAS[name], SCHEMAS[name]) if likely else documents())
+    indent = data.draw(st.sampled_from([None, 0, 2, "\t"]))
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    fine = validate(text, output) is None
+    admitted = admits(known, text)
+    assert fine or not admitted
+    if fine and likely:
+        assert admitted
+
+
+_GRAMMARS: dict[str, str] = {}
+
+
+def valid(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[object]:
+    """Documents that may well follow a schema."""
+    if "$ref" in schema:
+        return valid(root["$defs"]["Node"], root, depth + 1) if depth < 3 else st.just({"v": 1})
+    if "const" in schema:
+        return st.just(schema["const"])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return st.one_of([valid(one, root, depth) for one in schema[key]])
+    if "properties" in schema:
+        return _objects(schema, root, depth)
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        return st.lists(valid(schema["items"], root, depth), max_size=4)
+    if schema.get("type") == "object" and "additionalProperties" in schema:
+        return st.dictionaries(st.sampled_from(["a", "k l", 'ü"']), st.integers(-3, 3), max_size=3)
+    return st.sampled_from(VALUES)
+
+
+def _objects(schema: Any, root: Any, depth: int) -> st.SearchStrategy[object]:
+    required = schema.get("required", [])
+    parts = []
+    for name, of in schema["properties"].items():
+        value = valid(of, root, depth)
+        parts.append(st.tuples(st.just(name), value if name in required else _maybe(value)))
+    return st.tuples(*parts).map(lambda pairs: {n: v for n, v in pairs if v is not _ABSENT})
+
+
+_ABSENT = object()
+
+
+def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.one_of(st.just(_ABSENT), strategy)
+
+
+async def test_any_object_has_white_space_too() -> None:
+    grammar = await grammar_of(JsonObject())
+    assert admits(grammar, '{\n  "a": {"b": [1.5, "x", null, true]},\n  "ü": {}\n}')
+    assert admits(grammar, "{}")
+    assert not admits(grammar, "[]")
+    assert not admits(grammar, '{"a":   1}')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "integer"}},
+        {"patternProperties": {"^a": {"type": "null"}, "^b": {"type": "integer"}}},
+        {"anyOf": [{"properties": {"a": {}}, "minProperties": 1}]},
+        True,
+    ],
+)
+async def test_what_only_the_engine_can_say_is_written_in_one_line(schema: Any) -> None:
+    plan = await planned(JsonSchema(schema))
+    assert plan.expression == "answer"
+    assert '"whitespace_flexible":false' in plan.rules
