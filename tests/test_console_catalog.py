@@ -321,10 +321,10 @@ async def test_signing_in_leads_to_the_catalog_and_back(fair: Place) -> None:
 
 async def test_nothing_else_is_open(fair: Place) -> None:
     every = routes(fair.service_view)
-    assert {route.pattern for route in every if route.open} == OPEN
+    assert {route.path for route in every if route.open} == OPEN
     for route in every:
         if route.method != "GET" or route.open:
             continue
-        path = re.sub(r"\{\w+\}", "x", route.pattern)
+        path = re.sub(r"\{\w+\}", "x", route.path)
         page = await fair.visitor().get(path)
         assert (page.status, page.target.partition("?")[0]) == (303, "/sign-in"), path

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from msgspec import Struct
-
+from causerie.console.security import HEADERS
+from causerie.edge.cached_body import CachedBody
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
 
@@ -22,23 +21,17 @@ _TYPES = MappingProxyType(
     }
 )
 _HASH_LENGTH = 16
+_GZIP_LEVEL = 9
 _IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE)
 _FOR_EVER = "public, max-age=31536000, immutable"
-
-
-class _File(Struct, frozen=True):
-    content: bytes
-    small: bytes
-    type: str
-    address: str
 
 
 class Statics:
     """All static files below one address. The styles are one file, in the order of their names."""
 
     def __init__(self, prefix: str) -> None:
-        self._files: dict[str, _File] = {}
-        self._by_address: dict[str, _File] = {}
+        self._addresses: dict[str, str] = {}
+        self._files: dict[str, CachedBody] = {}
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
@@ -51,22 +44,14 @@ class Statics:
 
     def address(self, name: str) -> str:
         """The path of a file; raises :class:`KeyError` for one that is not there."""
-        return self._files[name].address
+        return self._addresses[name]
 
-    def answer(self, exchange: Exchange, headers: dict[str, str]) -> None:
+    def answer(self, exchange: Exchange) -> None:
         """Send a file; raises :class:`NotFound`."""
-        file = self._by_address.get(exchange.path)
+        file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
-        etag = f'W/"{file.address}"'
-        kept = headers | {"cache-control": _FOR_EVER, "etag": etag, "vary": "accept-encoding"}
-        if exchange.headers.get("if-none-match", "") == etag:
-            exchange.respond(304, b"", content_type=file.type, headers=kept)
-            return
-        content = file.content
-        if exchange.headers.take_gzip:
-            content, kept["content-encoding"] = file.small, "gzip"
-        exchange.respond(200, content, content_type=file.type, headers=kept)
+        file.send(exchange, {**HEADERS, "cache-control": _FOR_EVER})
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.
@@ -74,22 +59,22 @@ class Statics:
         So that no script meets one of another version. Raises :class:`KeyError`
         where it imports what is not there.
         """
-        if name in self._files:
+        if name in self._addresses:
             return
 
         def named(found: re.Match[bytes]) -> bytes:
             imported = found[2].decode()
             self._add_script(prefix, imported, scripts)
-            return found[1] + self._files[imported].address.encode() + found[3]
+            return found[1] + self._addresses[imported].encode() + found[3]
 
         self._add(prefix, name, _IMPORT.sub(named, scripts[name]))
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
-        small = gzip.compress(content, mtime=0)
-        file = _File(content, small, _TYPES[kind], f"{prefix}/{stem}.{hashed}.{kind}")
-        self._files[name] = self._by_address[file.address] = file
+        address = f"{prefix}/{stem}.{hashed}.{kind}"
+        self._addresses[name] = address
+        self._files[address] = CachedBody(content, _TYPES[kind], _GZIP_LEVEL)
 
 
 def _kind(file: Traversable) -> bool:
