@@ -154,6 +154,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(fair: Place) -> Non
     first = await visitor.get("/catalog")
     again = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert (again.status, again.text) == (304, "")
+    assert again.headers["content-length"] == first.headers["content-length"]
     market_of(fair).figures["north/iris"] = target_stats(9.0, 1.0)
     changed = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert changed.status == 200

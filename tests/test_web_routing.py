@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
 from consolekit import Place
 from hypothesis import given
 from hypothesis import strategies as st
+from managekit import office
 
+from causerie.console.routes import routes
 from causerie.errors import InvalidRequest
+from causerie.management.route import is_id
 from causerie.web.routing import RouteTable
 
 
@@ -73,3 +77,16 @@ async def test_the_pattern_of_a_page_is_no_page(place: Place) -> None:
     for path in ("/projects/{project}", "/projects/{project}/keys/{key}", "/sign-in/{provider}"):
         page = await visitor.ask("GET", path)
         assert page.status == 404, path
+
+
+async def test_no_route_hides_another(place: Place) -> None:
+    """Each page and each operation is found where it is declared."""
+    pages = routes(place.service_view, open_to_all=True)
+    async with office(place.world) as services:
+        operations = services.management.routes
+    for table in (RouteTable(pages, str.isprintable), RouteTable(operations, is_id)):
+        for route in table.routes:
+            found = table.find(route.method, re.sub(r"\{\w+\}", "x1", route.path))
+            assert found is not None
+            assert found[0] is route
+            assert set(found[1]) == set(re.findall(r"\{(\w+)\}", route.path))
