@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,7 +23,8 @@ from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
 from causerie.console.security import HEADERS
-from causerie.edge.cached_body import CachedBody
+from causerie.edge.cached import send_cached
+from causerie.edge.catalog_cache import CachedPage
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
@@ -162,8 +165,12 @@ class RequestContext:
             self.send(status, text)
             return
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
-        page = CachedBody(text.encode(), _HTML, _GZIP_LEVEL)
-        page.send(self.exchange, {**HEADERS, **open_to_all}, status)
+        body = text.encode()
+        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        taken = self.exchange.headers.take_gzip
+        small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
+        page, headers = CachedPage(body, etag, small), {**HEADERS, **open_to_all}
+        send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a form again, with what was wrong in it."""

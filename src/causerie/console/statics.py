@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from importlib.resources import files
@@ -9,7 +10,8 @@ from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
 from causerie.console.security import HEADERS
-from causerie.edge.cached_body import CachedBody
+from causerie.edge.cached import send_cached
+from causerie.edge.catalog_cache import CachedPage
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
 
@@ -21,7 +23,6 @@ _TYPES = MappingProxyType(
     }
 )
 _HASH_LENGTH = 16
-_GZIP_LEVEL = 9
 _IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE)
 _FOR_EVER = "public, max-age=31536000, immutable"
 
@@ -31,7 +32,7 @@ class Statics:
 
     def __init__(self, prefix: str) -> None:
         self._addresses: dict[str, str] = {}
-        self._files: dict[str, CachedBody] = {}
+        self._files: dict[str, CachedPage] = {}
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
@@ -51,7 +52,9 @@ class Statics:
         file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
-        file.send(exchange, {**HEADERS, "cache-control": _FOR_EVER})
+        kind = _TYPES[exchange.path.rpartition(".")[2]]
+        headers = {**HEADERS, "cache-control": _FOR_EVER}
+        send_cached(exchange, file, headers, content_type=kind)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.
@@ -74,7 +77,8 @@ class Statics:
         hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
         self._addresses[name] = address
-        self._files[address] = CachedBody(content, _TYPES[kind], _GZIP_LEVEL)
+        small = gzip.compress(content, mtime=0)
+        self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
 
 
 def _kind(file: Traversable) -> bool:

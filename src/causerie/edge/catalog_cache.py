@@ -7,18 +7,21 @@ beyond what entries tell of themselves.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
-from causerie.edge.cached_body import CachedBody
 from causerie.edge.filters import Filterable, Filters
 
 _FRESH_SECONDS = 2.0
 _MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
+_GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,17 +37,38 @@ class Shown(Filterable, Protocol):
     def with_endpoints(self) -> Mapping[str, Any]: ...
 
 
+@dataclass(slots=True)
+class CachedPage:
+    """``etag`` is a digest of the body, the same however it is sent."""
+
+    body: bytes
+    etag: str
+    _small: bytes = b""
+
+    @property
+    def small(self) -> bytes:
+        """The body as gzip, made when it is first asked for."""
+        if not self._small:
+            self._small = gzip.compress(self.body, _GZIP_LEVEL, mtime=0)
+        return self._small
+
+    @property
+    def size(self) -> int:
+        """Bytes that keeping it takes."""
+        return len(self.body) + len(self._small)
+
+
 class CatalogCache:
     """Pages by whose they are and which part of the catalog."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pages: dict[tuple[str, str, str], tuple[float, CachedBody]] = {}  # the oldest first
+        self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
         self._written: dict[str, tuple[Shown, object, bytes]] = {}
 
     def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Shown]]
-    ) -> CachedBody:
+    ) -> CachedPage:
         """The part of the catalog that the query asks for; ``entries`` gives all of it.
 
         Raises :class:`InvalidRequest` for a query that nobody understands.
@@ -67,7 +91,7 @@ class CatalogCache:
         size = sum(one.size for _, one in self._pages.values())
         return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
-    def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> CachedBody:
+    def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> CachedPage:
         """A page that is not kept."""
         found = filters.of(entries)
         first, last = filters.offset, filters.end
@@ -78,7 +102,8 @@ class CatalogCache:
         tail = {"object": "list", "total_count": len(found), "links": {"next": following}}
         data = b",".join([self._entry(one) for one in shown])
         body = b'{"data":[' + data + b"]," + _encode(tail)[1:]
-        return CachedBody(body)
+        digest = hashlib.blake2b(body, digest_size=12).hexdigest()
+        return CachedPage(body, f'W/"{digest}"')
 
     def _entry(self, one: Shown) -> bytes:
         kept, profiles = self._written.get(one.id), one.profiles

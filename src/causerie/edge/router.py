@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
+from causerie.edge.cached import send_cached
 from causerie.edge.catalog_cache import CatalogCache, Shown
 from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
@@ -68,7 +69,7 @@ class RouterPages:
             exchange.query,
             lambda: self._market.listed(door, None),
         )
-        page.send(exchange, _OPEN | _VARY)
+        send_cached(exchange, page, _OPEN | _VARY)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/user``: what the key may use."""
@@ -79,7 +80,7 @@ class RouterPages:
             exchange.query,
             lambda: self._market.listed(door, caller),
         )
-        page.send(exchange, _OWN | _VARY)
+        send_cached(exchange, page, _OWN | _VARY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""
