@@ -13,7 +13,7 @@ from managekit import office
 
 from causerie.console.routes import routes
 from causerie.errors import InvalidRequest
-from causerie.management.route import is_id
+from causerie.management.route import ID_PATTERN
 from causerie.web.routing import RouteTable
 
 
@@ -84,7 +84,10 @@ async def test_no_route_hides_another(place: Place) -> None:
     pages = routes(place.service_view, open_to_all=True)
     async with office(place.world) as services:
         operations = services.management.routes
-    for table in (RouteTable(pages, str.isprintable), RouteTable(operations, is_id)):
+    for table in (
+        RouteTable(pages, str.isprintable),
+        RouteTable(operations, re.compile(ID_PATTERN).fullmatch),
+    ):
         for route in table.routes:
             found = table.find(route.method, re.sub(r"\{\w+\}", "x1", route.path))
             assert found is not None

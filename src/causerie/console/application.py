@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -101,7 +102,9 @@ class ConsoleApplication:
         except ServiceError as failure:
             if _wants_json(exchange):
                 raise
-            await self._recognise(context)
+            # Whoever has signed in sees the frame also around a page that there is not.
+            with suppress(Unauthenticated, StoreUnavailable):
+                await self._recognise(context)
             await self._refuse(context, failure)
             return
         try:
@@ -145,9 +148,7 @@ class ConsoleApplication:
                     code="stale_form",
                 )
         try:
-            context.user, context.session = await self._services.accounts.sign_in.whose(
-                context.token
-            )
+            await self._recognise(context)
         except Unauthenticated:
             if route.kept:
                 await context.show("kept.html", status=_UNAUTHORIZED, fields=context.form)
@@ -157,13 +158,9 @@ class ConsoleApplication:
         await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
-        """Who has signed in sees the frame also around a page that there is not."""
-        try:
-            context.user, context.session = await self._services.accounts.sign_in.whose(
-                context.token
-            )
-        except (Unauthenticated, StoreUnavailable):
-            context.user = None
+        """Note who has signed in; raises :class:`Unauthenticated`."""
+        context.user, sign_in = None, self._services.accounts.sign_in
+        context.user, context.session = await sign_in.whose(context.token)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""

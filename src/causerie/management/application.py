@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from causerie.access.lease import tell
@@ -18,7 +20,7 @@ from causerie.management.people import LinkPath, PeopleOperations
 from causerie.management.projects import ProjectOperations
 from causerie.management.providers import ProviderOperations
 from causerie.management.reading import body_of, query_of
-from causerie.management.route import ApiCall, is_id
+from causerie.management.route import ID_PATTERN, ApiCall
 from causerie.management.routes import (
     key_routes,
     people_routes,
@@ -65,7 +67,7 @@ class Management:
             *usage_routes(UsageOperations(accounts, clock)),
             *provider_routes(ProviderOperations(operations)),
         ]
-        self._routes = RouteTable(self.routes, is_id)
+        self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)
         self._document = _encode(document(self.routes))
 
     async def answer(self, exchange: Exchange) -> None:

@@ -17,7 +17,6 @@ from causerie.accounts.people import Actor
 from causerie.web.exports import Export
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -66,11 +65,6 @@ class ApiRoute(Generic[Q, B, A]):
 
 
 AnyRoute = ApiRoute[Any, Any, Any]
-
-
-def is_id(segment: str) -> bool:
-    """Whether a part of a path may be an id."""
-    return _ID.fullmatch(segment) is not None
 
 
 def route(

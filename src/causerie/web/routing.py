@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from causerie.edge.errors import method_not_allowed
+
+_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
 
 
 class Route(Protocol):
@@ -23,12 +26,13 @@ R = TypeVar("R", bound=Route)
 class RouteTable(Generic[R]):
     """The routes of one application. ``fits`` tells whether a segment may be a parameter."""
 
-    def __init__(self, routes: Iterable[R], fits: Callable[[str], bool]) -> None:
+    def __init__(self, routes: Iterable[R], fits: Callable[[str], object]) -> None:
         self.routes = tuple(routes)
         self._fits = fits
-        self._by_path: dict[tuple[str, ...], dict[str, R]] = {}
-        for route in self.routes:
-            self._by_path.setdefault(tuple(route.path.split("/")), {})[route.method] = route
+        self._by_path: dict[re.Pattern[str], dict[str, R]] = {}
+        for route in sorted(self.routes, key=lambda route: "{" in route.path):
+            path = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
+            self._by_path.setdefault(path, {})[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[R, dict[str, str]] | None:
         """Return the route and its path parameters, or ``None`` if no route has this path.
@@ -36,32 +40,11 @@ class RouteTable(Generic[R]):
         A path without parameters takes precedence, then the order of declaration. ``GET``
         serves ``HEAD``. Raises :class:`InvalidRequest` (405) for any other method.
         """
-        segments = tuple(path.split("/"))
-        literal = None if "{" in path else self._by_path.get(segments)
-        found = (literal, {}) if literal is not None else self._matching(segments)
-        if found is None:
-            return None
-        methods, params = found
-        route = methods.get("GET" if method == "HEAD" else method)
-        if route is None:
-            raise method_not_allowed(method, methods)
-        return route, params
-
-    def _matching(self, segments: tuple[str, ...]) -> tuple[dict[str, R], dict[str, str]] | None:
         for pattern, methods in self._by_path.items():
-            if len(pattern) == len(segments):
-                params = self._params(pattern, segments)
-                if params is not None:
-                    return methods, params
+            match = pattern.fullmatch(path)
+            if match is not None and all(map(self._fits, match.groups())):
+                route = methods.get("GET" if method == "HEAD" else method)
+                if route is None:
+                    raise method_not_allowed(method, methods)
+                return route, match.groupdict()
         return None
-
-    def _params(self, pattern: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:
-        params: dict[str, str] = {}
-        for expected, segment in zip(pattern, segments, strict=True):
-            if expected.startswith("{"):
-                if not segment or not self._fits(segment):
-                    return None
-                params[expected[1:-1]] = segment
-            elif expected != segment:
-                return None
-        return params
