@@ -49,10 +49,8 @@ format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev ## Write the pages that come from the code
-	$(BIN)/python -m causerie.settings.reference > docs/reference/configuration.md
-	$(BIN)/python -m causerie.providers.reference > docs/reference/dialects.md
-	$(BIN)/python -m causerie.providers.thinking_reference > docs/reference/reasoning.md
-	$(BIN)/python -m causerie.accounts.rights > docs/reference/rights.md
+	for script in tools/docs/*_page.py; do name=$$(basename $$script _page.py) && \
+		$(BIN)/python $$script > docs/reference/$$name.md || exit 1; done
 
 lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock

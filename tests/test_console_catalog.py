@@ -154,6 +154,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(fair: Place) -> Non
     first = await visitor.get("/catalog")
     again = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert (again.status, again.text) == (304, "")
+    assert again.headers["content-length"] == first.headers["content-length"]
     market_of(fair).figures["north/iris"] = target_stats(9.0, 1.0)
     changed = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert changed.status == 200
@@ -321,10 +322,10 @@ async def test_signing_in_leads_to_the_catalog_and_back(fair: Place) -> None:
 
 async def test_nothing_else_is_open(fair: Place) -> None:
     every = routes(fair.service_view)
-    assert {route.pattern for route in every if route.open} == OPEN
+    assert {route.path for route in every if route.open} == OPEN
     for route in every:
         if route.method != "GET" or route.open:
             continue
-        path = re.sub(r"\{\w+\}", "x", route.pattern)
+        path = re.sub(r"\{\w+\}", "x", route.path)
         page = await fair.visitor().get(path)
         assert (page.status, page.target.partition("?")[0]) == (303, "/sign-in"), path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from configuration_page import configuration_page
+
 from causerie.settings import load
-from causerie.settings.reference import configuration_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/configuration.md"
 

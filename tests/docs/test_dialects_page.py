@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dialects_page import dialects_page
+
 from causerie.providers.dialects import DIALECTS
-from causerie.providers.reference import dialects_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/dialects.md"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reasoning_page import ASKED, reasoning_page
+
 from causerie.providers.dialects import DIALECTS
-from causerie.providers.thinking_reference import ASKED, reasoning_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/reasoning.md"
 

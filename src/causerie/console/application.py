@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -18,8 +19,7 @@ from causerie.console.origin import Site
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import PREFIX, ConsoleServices, RequestContext
 from causerie.console.routes import routes
-from causerie.console.routing import PageRoute, RouteTable
-from causerie.console.security import HEADERS
+from causerie.console.routing import PageRoute
 from causerie.console.statics import Statics
 from causerie.console.templating import environment
 from causerie.edge.body import BodyLimits, read_body
@@ -27,12 +27,14 @@ from causerie.edge.exchange import Exchange
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
+    NotFound,
     ServiceError,
     StoreUnavailable,
     Unauthenticated,
 )
 from causerie.identity.provider import OidcProvider
 from causerie.mail.outbox import Outbox
+from causerie.web.routing import RouteTable
 
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
@@ -67,15 +69,15 @@ class ConsoleApplication:
     ) -> None:
         """``providers`` are those that people may sign in with now."""
         self._statics = Statics(_STATIC)
-        self._routes = RouteTable(routes(service_view, open_to_all=sign_up is not None))
-        patterns = {route.pattern for route in self._routes.routes}
+        pages = routes(service_view, open_to_all=sign_up is not None)
+        self._routes = RouteTable(pages, str.isprintable)
+        paths = {page.path for page in pages}
         self._services = ConsoleServices(
             accounts,
             environment(self._statics),
             site or Site(),
-            HEADERS,
             clock,
-            tuple(each for each in ENTRIES if each.pattern in patterns),
+            tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,
             lambda: service_view.market() is not None,
@@ -85,19 +87,24 @@ class ConsoleApplication:
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
-            self._statics.answer(exchange, dict(HEADERS))
+            self._statics.answer(exchange)
             return
         context = self._arrive(exchange)
         try:
             path = exchange.path.removeprefix(PREFIX) or "/"
-            route, context.params = self._routes.find(exchange.method, path)
+            found = self._routes.find(exchange.method, path)
+            if found is None:
+                raise NotFound("There is no such page.")
+            route, context.params = found
             if route.raw:
                 await self._serve(context, route)
                 return
         except ServiceError as failure:
             if _wants_json(exchange):
                 raise
-            await self._recognise(context)
+            # Whoever has signed in sees the frame also around a page that there is not.
+            with suppress(Unauthenticated, StoreUnavailable):
+                await self._recognise(context)
             await self._refuse(context, failure)
             return
         try:
@@ -141,9 +148,7 @@ class ConsoleApplication:
                     code="stale_form",
                 )
         try:
-            context.user, context.session = await self._services.accounts.sign_in.whose(
-                context.token
-            )
+            await self._recognise(context)
         except Unauthenticated:
             if route.kept:
                 await context.show("kept.html", status=_UNAUTHORIZED, fields=context.form)
@@ -153,13 +158,9 @@ class ConsoleApplication:
         await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
-        """Who has signed in sees the frame also around a page that there is not."""
-        try:
-            context.user, context.session = await self._services.accounts.sign_in.whose(
-                context.token
-            )
-        except (Unauthenticated, StoreUnavailable):
-            context.user = None
+        """Note who has signed in; raises :class:`Unauthenticated`."""
+        context.user, sign_in = None, self._services.accounts.sign_in
+        context.user, context.session = await sign_in.whose(context.token)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""

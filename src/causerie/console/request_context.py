@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,23 +13,27 @@ from jinja2 import Environment
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.authorization import forbidden
-from causerie.accounts.people import Actor, Project, User, actor_of
+from causerie.accounts.people import Actor, PersonStatus, Project, Role, User, actor_of
 from causerie.accounts.projects import ProjectOverview
-from causerie.accounts.rights import Action, Extent, RoleColumn, extent
+from causerie.accounts.rights import Action, Extent, RoleColumn, columns, extent
 from causerie.accounts.sessions import Session, SessionClient, form_token
+from causerie.catalog.page_cache import CachedPage
 from causerie.console.cookies import cookie
 from causerie.console.fields import FormFields
 from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
+from causerie.console.security import HEADERS
+from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
 from causerie.mail.outbox import Outbox
+from causerie.web.exports import Export
 
 PREFIX = "/console"
 SEE_OTHER = 303
-_OK, _NO_CONTENT, _NOT_MODIFIED = 200, 204, 304
+_NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
 
@@ -45,7 +48,6 @@ class ConsoleServices:
     accounts: Accounts
     templates: Environment
     site: Site
-    headers: Mapping[str, str]
     clock: Callable[[], datetime]
     entries: tuple[NavigationEntry, ...] = ()
     open_to_all: bool = False
@@ -162,16 +164,13 @@ class RequestContext:
         if self.user is not None:
             self.send(status, text)
             return
-        body, asked = text.encode(), self.exchange.headers
-        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
-        headers = {**self.services.headers, **open_to_all, "etag": etag}
-        if status == _OK and asked.get("if-none-match") == etag:
-            self.exchange.respond(_NOT_MODIFIED, b"", headers=headers)
-            return
-        if asked.take_gzip:
-            body, headers["content-encoding"] = gzip.compress(body, _GZIP_LEVEL, mtime=0), "gzip"
-        self.exchange.respond(status, body, content_type=_HTML, headers=headers)
+        body = text.encode()
+        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        taken = self.exchange.headers.take_gzip
+        small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
+        page, headers = CachedPage(body, etag, small), {**HEADERS, **open_to_all}
+        send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a form again, with what was wrong in it."""
@@ -193,39 +192,27 @@ class RequestContext:
 
     def send(self, status: int, text: str) -> None:
         """Send text that was made already."""
-        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
-        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=headers)
+        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
 
-    async def save_as(self, name: str, pieces: AsyncGenerator[str], content_type: str) -> None:
-        """Send text that the browser saves as a file, as it is made, no faster than it is read."""
-        exchange = self.exchange
-        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
-        headers["content-disposition"] = f'attachment; filename="{name}"'
-        async with aclosing(pieces):
-            first = await anext(pieces)  # what is refused is refused before the answer begins
-            exchange.start(_OK, content_type, headers)
-            exchange.write(first.encode())
-            async for piece in pieces:
-                if exchange.gone:
-                    return
-                exchange.write(piece.encode())
-                if exchange.blocked:
-                    await exchange.drained()
-        exchange.end()
+    async def save(self, file: Export) -> None:
+        """Send a file that the browser saves."""
+        await file.send(self.exchange, self._own())
 
     def go(self, path: str, *, done: str = "") -> None:
         """Lead to another page of the console, which then shows the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
-        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
         if self.by_script:
-            self.exchange.respond(_NO_CONTENT, b"", headers=headers | {"hx-redirect": target})
+            self.exchange.respond(_NO_CONTENT, b"", headers=self._own() | {"hx-redirect": target})
         else:
-            self.exchange.respond(SEE_OTHER, b"", headers=headers | {"location": target})
+            self.leave(target)
 
     def leave(self, address: str) -> None:
-        """Lead to another site."""
-        headers = {**self.services.headers, "Cache-Control": "no-store", **self._headers}
-        self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": address})
+        """Redirect to an address, which may be another site's."""
+        self.exchange.respond(SEE_OTHER, b"", headers=self._own() | {"location": address})
+
+    def _own(self) -> dict[str, str]:
+        """The headers of an answer to this visitor alone."""
+        return {**HEADERS, "cache-control": "no-store", **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         context = {"problem": None, **await self._frame(), **values}
@@ -238,11 +225,8 @@ class RequestContext:
         current = self.view.project if self.view is not None else None
         if current is None and projects:
             current = projects[0]
-        parts = self._parts({project.id: RoleColumn(each.role) for project, each in found}, current)
-        return {
-            **self._outside(projects, current, parts),
-            "role": next((each.role for one, each in found if one == current), None),
-        }
+        role = next((each.role for one, each in found if current and one.id == current.id), None)
+        return {**self._outside(projects, current, self._parts(role)), "role": role}
 
     def _outside(
         self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
@@ -267,15 +251,11 @@ class RequestContext:
             "has_catalog": self.services.has_catalog(),
         }
 
-    def _parts(
-        self, roles: Mapping[str, RoleColumn], project: Project | None
-    ) -> frozenset[RoleColumn]:
-        parts = {RoleColumn.OUTSIDER}
-        if self.user is not None and self.user.operator:
-            parts.add(RoleColumn.OPERATOR)
-        if project is not None and project.id in roles:
-            parts.add(roles[project.id])
-        return frozenset(parts)
+    def _parts(self, role: Role | None) -> frozenset[RoleColumn]:
+        user = self.user
+        return columns(
+            PersonStatus(user.name, user.operator, disabled=False, role=role) if user else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

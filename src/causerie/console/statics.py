@@ -9,8 +9,9 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from msgspec import Struct
-
+from causerie.catalog.page_cache import CachedPage
+from causerie.console.security import HEADERS
+from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
 
@@ -26,19 +27,12 @@ _IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
-class _File(Struct, frozen=True):
-    content: bytes
-    small: bytes
-    type: str
-    address: str
-
-
 class Statics:
     """All static files below one address. The styles are one file, in the order of their names."""
 
     def __init__(self, prefix: str) -> None:
-        self._files: dict[str, _File] = {}
-        self._by_address: dict[str, _File] = {}
+        self._addresses: dict[str, str] = {}
+        self._files: dict[str, CachedPage] = {}
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
@@ -51,22 +45,16 @@ class Statics:
 
     def address(self, name: str) -> str:
         """The path of a file; raises :class:`KeyError` for one that is not there."""
-        return self._files[name].address
+        return self._addresses[name]
 
-    def answer(self, exchange: Exchange, headers: dict[str, str]) -> None:
+    def answer(self, exchange: Exchange) -> None:
         """Send a file; raises :class:`NotFound`."""
-        file = self._by_address.get(exchange.path)
+        file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
-        etag = f'W/"{file.address}"'
-        kept = headers | {"cache-control": _FOR_EVER, "etag": etag, "vary": "accept-encoding"}
-        if exchange.headers.get("if-none-match", "") == etag:
-            exchange.respond(304, b"", content_type=file.type, headers=kept)
-            return
-        content = file.content
-        if exchange.headers.take_gzip:
-            content, kept["content-encoding"] = file.small, "gzip"
-        exchange.respond(200, content, content_type=file.type, headers=kept)
+        kind = _TYPES[exchange.path.rpartition(".")[2]]
+        headers = {**HEADERS, "cache-control": _FOR_EVER}
+        send_cached(exchange, file, headers, content_type=kind)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.
@@ -74,22 +62,23 @@ class Statics:
         So that no script meets one of another version. Raises :class:`KeyError`
         where it imports what is not there.
         """
-        if name in self._files:
+        if name in self._addresses:
             return
 
         def named(found: re.Match[bytes]) -> bytes:
             imported = found[2].decode()
             self._add_script(prefix, imported, scripts)
-            return found[1] + self._files[imported].address.encode() + found[3]
+            return found[1] + self._addresses[imported].encode() + found[3]
 
         self._add(prefix, name, _IMPORT.sub(named, scripts[name]))
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
+        address = f"{prefix}/{stem}.{hashed}.{kind}"
+        self._addresses[name] = address
         small = gzip.compress(content, mtime=0)
-        file = _File(content, small, _TYPES[kind], f"{prefix}/{stem}.{hashed}.{kind}")
-        self._files[name] = self._by_address[file.address] = file
+        self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
 
 
 def _kind(file: Traversable) -> bool:

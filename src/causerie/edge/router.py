@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from causerie.access.keys import Caller
-from causerie.catalog.page_cache import CachedPage, CatalogCache
+from causerie.catalog.page_cache import CatalogCache
+from causerie.edge.cached import send_cached
 from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, NotFound
@@ -17,6 +18,7 @@ from causerie.pipeline import Pipeline
 _ENDPOINTS = "/endpoints"
 _OPEN = {"cache-control": "public, max-age=2"}
 _OWN = {"cache-control": "private, no-store"}
+_VARY = {"vary": "accept-encoding, authorization"}
 
 
 class KeyStatements(Protocol):
@@ -51,7 +53,7 @@ class RouterPages:
             exchange.query,
             lambda: self._market.listed(door, None),
         )
-        _send(exchange, page, _OPEN)
+        send_cached(exchange, page, _OPEN | _VARY)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/user``: what the key may use."""
@@ -62,7 +64,7 @@ class RouterPages:
             exchange.query,
             lambda: self._market.listed(door, caller),
         )
-        _send(exchange, page, _OWN)
+        send_cached(exchange, page, _OWN | _VARY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""
@@ -107,17 +109,3 @@ class RouterPages:
         if self._teller is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")
         return caller, self._teller
-
-
-def _send(exchange: Exchange, page: CachedPage, caching: Mapping[str, str]) -> None:
-    headers = {"etag": page.etag, "vary": "accept-encoding, authorization", **caching}
-    body = page.body
-    if exchange.headers.take_gzip:
-        body = page.small
-        headers["content-encoding"] = "gzip"
-    known = exchange.headers.get("if-none-match", "")
-    if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
-        exchange.start(304, "application/json", headers, len(body))  # that of the whole answer
-        exchange.end()
-        return
-    exchange.respond(200, body, headers=headers)

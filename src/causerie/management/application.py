@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import aclosing
+import re
 
 import msgspec
 
@@ -13,6 +12,7 @@ from causerie.access.windows import MemoryCounters
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.authorization import Clock
 from causerie.edge.exchange import Exchange
+from causerie.errors import NotFound
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
 from causerie.management.managers import Managers
@@ -20,7 +20,7 @@ from causerie.management.people import LinkPath, PeopleOperations
 from causerie.management.projects import ProjectOperations
 from causerie.management.providers import ProviderOperations
 from causerie.management.reading import body_of, query_of
-from causerie.management.route import ApiCall, Export, pick
+from causerie.management.route import ID_PATTERN, ApiCall
 from causerie.management.routes import (
     key_routes,
     people_routes,
@@ -30,6 +30,8 @@ from causerie.management.routes import (
 )
 from causerie.management.usage import UsageOperations
 from causerie.operations.ports import Operations
+from causerie.web.exports import Export
+from causerie.web.routing import RouteTable
 
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"
@@ -65,6 +67,7 @@ class Management:
             *usage_routes(UsageOperations(accounts, clock)),
             *provider_routes(ProviderOperations(operations)),
         ]
+        self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)
         self._document = _encode(document(self.routes))
 
     async def answer(self, exchange: Exchange) -> None:
@@ -73,7 +76,11 @@ class Management:
         if path == _DOCUMENT and exchange.method in ("GET", "HEAD"):
             exchange.respond(200, self._document, headers=_HEADERS)
             return
-        route, ids = pick(self.routes, exchange.method, path)
+        found = self._routes.find(exchange.method, "/" + path.strip("/"))
+        if found is None:
+            there = f"There is nothing at {PREFIX}{path[:200]}"
+            raise NotFound(f"{there}; {PREFIX}{_DOCUMENT} says what there is.")
+        route, ids = found
         actor = await self._managers.manager(exchange.credential)
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
@@ -82,21 +89,7 @@ class Management:
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):
-                await _send(exchange, answer, headers)
+                await answer.send(exchange, headers)
             else:
                 content = b"" if answer is None else _encode(answer)
                 exchange.respond(route.status, content, headers=headers)
-
-
-async def _send(exchange: Exchange, export: Export, headers: Mapping[str, str]) -> None:
-    """A file, no faster than the client reads it; ends where the client leaves."""
-    disposition = {"content-disposition": f'attachment; filename="{export.filename}"'}
-    exchange.start(200, export.content_type, {**headers, **disposition})
-    async with aclosing(export.pieces):
-        async for piece in export.pieces:
-            if exchange.gone:
-                return
-            exchange.write(piece)
-            if exchange.blocked:
-                await exchange.drained()
-    exchange.end()

@@ -12,7 +12,8 @@ import causerie
 from causerie.edge.response_schemas import response_schemas
 from causerie.edge.schema import Schema
 from causerie.management.queries import NoQuery
-from causerie.management.route import ID_PATTERN, AnyRoute, Export
+from causerie.management.route import ID_PATTERN, AnyRoute
+from causerie.web.exports import Export
 
 _REF = "#/components/schemas/{name}"
 _ERRORS = {

@@ -6,7 +6,7 @@ The same declaration answers requests and is the documentation, so the two canno
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, TypeVar
@@ -14,20 +14,9 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from causerie.accounts.people import Actor
-from causerie.edge.errors import method_not_allowed
-from causerie.errors import NotFound
+from causerie.web.exports import Export
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """An answer that is a file, sent as it is made."""
-
-    content_type: str
-    filename: str
-    pieces: AsyncGenerator[bytes]
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -74,22 +63,6 @@ class ApiRoute(Generic[Q, B, A]):
         """Whether the method has a body."""
         return self.method in ("POST", "PUT", "PATCH")
 
-    def match(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """What the path names, where these are its segments."""
-        own = self.path.strip("/").split("/")
-        if len(own) != len(segments):
-            return None
-        ids: dict[str, str] = {}
-        for pattern, segment in zip(own, segments, strict=True):
-            if not pattern.startswith("{"):
-                if pattern != segment:
-                    return None
-            elif _ID.fullmatch(segment):
-                ids[pattern[1:-1]] = segment
-            else:
-                return None
-        return ids
-
 
 AnyRoute = ApiRoute[Any, Any, Any]
 
@@ -106,23 +79,3 @@ def route(
     method, path, *made = place.split()
     status = int(made[0]) if made else 204 if answer is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, query, body, answer)
-
-
-def pick(routes: Sequence[AnyRoute], method: str, path: str) -> tuple[AnyRoute, dict[str, str]]:
-    """The operation at a path below ``/api``, and what the path names.
-
-    Raises :class:`NotFound`, and :class:`InvalidRequest` (405).
-    """
-    segments = path.strip("/").split("/")
-    wanted = "GET" if method == "HEAD" else method
-    others = []
-    for each in routes:
-        ids = each.match(segments)
-        if ids is None:
-            continue
-        if each.method == wanted:
-            return each, ids
-        others.append(each.method)
-    if others:
-        raise method_not_allowed(method, others)
-    raise NotFound(f"There is nothing at /api{path[:200]}; /api/openapi.json says what there is.")

@@ -53,7 +53,7 @@ from causerie.management.queries import (
     UsageSpan,
 )
 from causerie.management.reports import KeySpending, ProjectSpending
-from causerie.management.route import AnyRoute, Export, route
+from causerie.management.route import AnyRoute, route
 from causerie.management.usage import UsageOperations
 from causerie.management.views import (
     BoundsView,
@@ -70,6 +70,7 @@ from causerie.management.views import (
 )
 from causerie.operations.explanation import RoutingExplanation
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
+from causerie.web.exports import Export
 
 _PROJECT = "/projects/{project}"
 _MEMBER = "/projects/{project}/members/{user}"

@@ -1,20 +1,15 @@
-"""Sums of usage as CSV (RFC 4180), made while they are read.
-
-Where a name begins like a formula an apostrophe stands before it, so that a
-program for tables shows it and does not run it.
-"""
+"""Sums of usage as CSV, made while they are read."""
 
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from causerie.accounts.time_buckets import UsageBucket
 from causerie.accounts.usage import UsageQuery, UsageSum
 from causerie.management.views import amount
+from causerie.web.exports import csv_lines, csv_text
 
 CONTENT_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = (
@@ -22,24 +17,24 @@ _COUNTED = (
     *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
     *("cost", "first_token_seconds", "duration_seconds"),
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def table(
-    question: UsageQuery, first: Sequence[UsageSum], rest: AsyncGenerator[UsageBucket]
+    question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
 ) -> AsyncGenerator[bytes]:
-    """The head, then a line for each sum; closes ``rest`` at its end."""
-    yield _lines([["start", *question.by, *_COUNTED]])
-    async with aclosing(rest):
-        if first:
-            yield await asyncio.to_thread(_table, first, question)
-        async for _, sums in rest:
+    """Yield the head with the lines of the first bucket, then those of the others."""
+    text = csv_lines([["start", *question.by, *_COUNTED]])
+    async with aclosing(buckets):
+        async for _, sums in buckets:
             if sums:
-                yield await asyncio.to_thread(_table, sums, question)
+                text += await asyncio.to_thread(_table, sums, question)
+            if text:
+                yield text
+                text = b""
 
 
 def _table(sums: Sequence[UsageSum], question: UsageQuery) -> bytes:
-    return _lines(_line(each, question) for each in sums)
+    return csv_lines(_line(each, question) for each in sums)
 
 
 def _line(sum: UsageSum, question: UsageQuery) -> list[str]:
@@ -51,19 +46,9 @@ def _line(sum: UsageSum, question: UsageQuery) -> list[str]:
     )
     return [
         start,
-        *(_harmless(sum.group[by]) for by in question.by),
+        *(csv_text(sum.group[by]) for by in question.by),
         *map(str, counts),
         amount(sum.cost),
         first,
         f"{sum.duration_seconds:.6f}",
     ]
-
-
-def _harmless(name: str) -> str:
-    return f"'{name}" if name.startswith(_FORMULA) else name
-
-
-def _lines(rows: Iterable[Sequence[str]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows(rows)
-    return text.getvalue().encode("utf-8", "replace")

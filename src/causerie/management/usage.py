@@ -44,9 +44,10 @@ from causerie.management.reports import (
     RequestView,
     UsageView,
 )
-from causerie.management.route import ApiCall, Export
+from causerie.management.route import ApiCall
 from causerie.management.spans import between, narrowed, project_of, question
 from causerie.management.table import CONTENT_TYPE, table
+from causerie.web.exports import Export
 
 _LARGEST = 2**62
 Place = tuple[str, tuple[str, ...]]
@@ -83,9 +84,8 @@ class UsageOperations:
         """The same as a table, whole."""
         asked = question(call.query, self.clock())
         project = project_of(call.actor, call.query.project)
-        rest = time_buckets(self.accounts.usage, call.actor, project, asked)
-        _, first = await anext(rest)  # what is refused is refused before the answer begins
-        return Export(CONTENT_TYPE, "usage.csv", table(asked, first, rest))
+        buckets = time_buckets(self.accounts.usage, call.actor, project, asked)
+        return Export(CONTENT_TYPE, "usage.csv", table(asked, buckets))
 
     async def project_spending(self, call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
         """How budgets of a project stand."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -22,6 +20,7 @@ from causerie.console.names import DisplayNames, names_of
 from causerie.console.periods import LENGTHS, ReportPeriod, period
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
+from causerie.web.exports import Export, csv_lines, csv_text
 
 _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
@@ -30,7 +29,6 @@ _COUNTED = (
 _SUMMED = (*_COUNTED, "cost", "first_tokens")
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
-_LIKE_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Metric(StrEnum):
@@ -169,7 +167,7 @@ async def _download(context: RequestContext, project: str | None, of: str) -> No
     wish = _wish(context.query, context.services.clock(), whole=project is None)
     names = await names_of(context, project, wish.by)
     pieces = _Reader(context, project).table(wish, names)
-    await context.save_as(_file_name(of, wish), pieces, "text/csv; charset=utf-8")
+    await context.save(Export("text/csv; charset=utf-8", _file_name(of, wish), pieces))
 
 
 class _Reader:
@@ -191,12 +189,12 @@ class _Reader:
     def over_time(self, wish: UsageForm) -> AsyncGenerator[UsageBucket]:
         return time_buckets(self._usage, self._actor, self._project, wish.over_time)
 
-    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[str]:
+    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[bytes]:
         """The lines of one period after another, so that none is long.
 
         The head comes with the first: whoever may not read them is refused before.
         """
-        text = _csv([_head(wish)])
+        text = csv_lines([_head(wish)])
         async with aclosing(self.over_time(wish)) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
@@ -204,7 +202,7 @@ class _Reader:
                     text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
                 if text:
                     yield text
-                    text = ""
+                    text = b""
 
     async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
         """What the bars show, by name and interval."""
@@ -314,9 +312,9 @@ def _head(wish: UsageForm) -> Sequence[str]:
 
 def _lines(
     sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
-) -> str:
+) -> bytes:
     times = {(each.start, each.group): each.times for each in firsts}
-    return _csv(
+    return csv_lines(
         _line(each, id, names.of(id), times.get((each.start, id), ()))
         for each in sums
         for id in [each.group[wish.by]]
@@ -328,22 +326,11 @@ def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Seque
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",
-        _cell(group),
-        _cell(name),
+        csv_text(group),
+        csv_text(name),
         *(str(getattr(sum, each)) for each in _COUNTED),
         f"{sum.cost:f}",
         "" if first is None else f"{first:.6f}",
         f"{sum.duration_seconds:.6f}",
         *([f"{time:.6f}" for time in times] or [""] * len(PERCENTILES)),
     ]
-
-
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerows(rows)
-    return text.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Spreadsheets take a text that begins like a formula for one; with this mark they do not."""
-    return f"'{text}" if text.startswith(_LIKE_FORMULAS) else text

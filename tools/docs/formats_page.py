@@ -1,10 +1,9 @@
-"""The page about formats, written from their declarations."""
+"""Generate ``docs/reference/formats.md`` from the declarations of the formats."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 
 from causerie.chat.formats.format import (
     CallId,
@@ -27,7 +26,7 @@ _HEAD = """\
 
 How each model family writes its reasoning and its calls. This page is written
 from the declarations in `causerie.chat.formats`; change those and run
-`python -m causerie.chat.formats.page > docs/reference/formats.md`.
+`make docs`.
 
 The format is detected from the model's chat template, the first in this order
 whose signs the template has. Where that is wrong, name one in the
@@ -45,9 +44,9 @@ JSON object, `KEY` and `VALUE` for arguments written one by one.
 """
 
 
-def page(formats: Sequence[ModelFormat]) -> str:
+def formats_page() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(_row(form) for form in formats)
+    return _HEAD + "".join(_row(form) for form in FORMATS)
 
 
 def _row(form: ModelFormat) -> str:
@@ -97,4 +96,4 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(FORMATS))
+    sys.stdout.write(formats_page())

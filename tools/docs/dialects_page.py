@@ -1,7 +1,4 @@
-"""The page ``docs/reference/dialects.md``, written from the dialects themselves.
-
-Run as a module it prints the page; a test compares the two.
-"""
+"""Generate ``docs/reference/dialects.md`` from the dialects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The configuration reference, written from the tree.
-
-Knows how to write Markdown; what it says comes from the types and their
-descriptions.
-"""
+"""Generate ``docs/reference/configuration.md`` from the settings' types and descriptions."""
 
 from __future__ import annotations
 
@@ -68,7 +64,7 @@ This page is written from the program itself by `make docs`.
 
 
 def configuration_page() -> str:
-    """The whole page, as ``docs/reference/configuration.md`` holds it."""
+    """Return the whole page."""
     parts = [_HEAD]
     for field in msgspec.structs.fields(Settings):
         parts.extend(_section(_struct(field.type), field))

@@ -1,7 +1,6 @@
-"""The page ``docs/reference/reasoning.md``: what each kind of server is sent for each way to ask.
+"""Generate ``docs/reference/reasoning.md``: the fields that each dialect gets for each request.
 
-The rows are made by asking: each request is written for each dialect. Run as a
-module it prints the page; a test compares the two.
+A row is the result of a real translation: each request is written for each dialect.
 """
 
 from __future__ import annotations

@@ -1,0 +1,29 @@
+"""Answers that clients cache: compressed where that is accepted, sent once for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from causerie.catalog.page_cache import CachedPage
+from causerie.edge.exchange import Exchange
+
+
+def send_cached(
+    exchange: Exchange,
+    page: CachedPage,
+    headers: Mapping[str, str],
+    *,
+    content_type: str = "application/json",
+    status: int = 200,
+) -> None:
+    """Answer with the page, or instead of 200 with 304 if the client has it already."""
+    headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
+    body = page.body
+    if exchange.headers.take_gzip:
+        body, headers["content-encoding"] = page.small, "gzip"
+    known = exchange.headers.get("if-none-match", "") if status == 200 else ""
+    if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
+        exchange.start(304, content_type, headers, len(body))  # the length of the whole answer
+        exchange.end()
+    else:
+        exchange.respond(status, body, content_type=content_type, headers=headers)
