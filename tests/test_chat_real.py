@@ -16,11 +16,11 @@ from formatkit import WEATHER
 from causerie.chat.chat import TextChat
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,
     Message,
-    SamplingParams,
     Thinking,
     Tool,
     ToolChoice,
