@@ -12,11 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-MAX_PARTS = 4096
+from causerie.protocol.preferences import SortBy
+
 MAX_PAST_CALLS = 1024
 MAX_NAME = 256
 MAX_TOOLS = 128
 MAX_OPTIONS = 4096
+MAX_PROVIDER_NAMES = 64
 MAX_INT32 = 2**31 - 1
 
 Speaker = Annotated[str, Meta(max_length=MAX_NAME)]
@@ -24,6 +26,8 @@ FunctionName = Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
 CalledName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 NotEmpty = Annotated[str, Meta(min_length=1)]
 Object = Mapping[str, Any]
+ProviderNames = Annotated[tuple[NotEmpty, ...], Meta(max_length=MAX_PROVIDER_NAMES)]
+Amount = Annotated[float, Meta(ge=0)] | str
 
 
 def _not_null(*names: str) -> list[Mapping[str, object]]:
@@ -50,7 +54,7 @@ class RefusalContent(Struct, tag_field="type", tag="refusal"):
     refusal: str
 
 
-TextParts = Annotated[tuple[TextContent, ...], Meta(max_length=MAX_PARTS)]
+TextParts = tuple[TextContent, ...]
 
 
 class SystemMessage(Struct, tag_field="role", tag="system"):
@@ -64,7 +68,7 @@ class DeveloperMessage(Struct, tag_field="role", tag="developer"):
 
 
 class UserMessage(Struct, tag_field="role", tag="user"):
-    content: str | Annotated[tuple[TextContent | ImageContent, ...], Meta(max_length=MAX_PARTS)]
+    content: str | tuple[TextContent | ImageContent, ...]
     name: Speaker | None = None
 
 
@@ -96,9 +100,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant"):
         ]
     }
     content: Annotated[
-        str
-        | Annotated[tuple[TextContent | RefusalContent, ...], Meta(max_length=MAX_PARTS)]
-        | None,
+        str | tuple[TextContent | RefusalContent, ...] | None,
         Meta(description="May be null or left out where there are `tool_calls`."),
     ] = None
     name: Speaker | None = None
@@ -125,7 +127,7 @@ class ToolMessage(Struct, tag_field="role", tag="tool"):
     name: Speaker | None = None
 
 
-MessageBody = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+AnyMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 
 class StreamOptions(Struct):
@@ -162,7 +164,7 @@ class AllowedTools(Struct, tag_field="type", tag="allowed_tools"):
     allowed_tools: AllowedFunctions
 
 
-ToolChoiceBody = Literal["none", "auto", "required"] | NamedFunction | AllowedTools
+AnyToolChoice = Literal["none", "auto", "required"] | NamedFunction | AllowedTools
 
 
 class TextFormat(Struct, tag_field="type", tag="text"):
@@ -186,7 +188,7 @@ class JsonSchemaFormat(Struct, tag_field="type", tag="json_schema"):
     json_schema: NamedSchema
 
 
-ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
+AnyResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
 class StructuredOutputs(Struct, forbid_unknown_fields=True):
@@ -209,3 +211,36 @@ class PredictedText(Struct):
 class Prediction(Struct):
     type: Any = None
     content: str | tuple[PredictedText, ...] | None = None
+
+
+class SortOrder(Struct, forbid_unknown_fields=True):
+    by: SortBy | None = None
+
+
+class PriceCeiling(Struct, forbid_unknown_fields=True):
+    """The most that a million tokens, and one request, may cost."""
+
+    prompt: Amount | None = None
+    completion: Amount | None = None
+    request: Amount | None = None
+
+
+class ProviderPreferences(Struct, forbid_unknown_fields=True):
+    """Which providers may answer, and in which order."""
+
+    order: Annotated[ProviderNames | None, Meta(description="These first, in this order.")] = None
+    only: Annotated[ProviderNames | None, Meta(description="Nobody else.")] = None
+    ignore: Annotated[ProviderNames | None, Meta(description="Not these.")] = None
+    quantizations: ProviderNames | None = None
+    allow_fallbacks: bool | None = None
+    require_parameters: bool | None = None
+    data_collection: Literal["allow", "deny"] | None = None
+    zdr: bool | None = None
+    sort: Annotated[SortBy | SortOrder | None, Meta(description="Strictly in this order.")] = None
+    max_price: Annotated[
+        PriceCeiling | None, Meta(description="For a million tokens, and for one request.")
+    ] = None
+
+
+class UsageInclusion(Struct):
+    include: bool | None = None

@@ -80,6 +80,14 @@ class Parameter:
     description: str = ""
 
     @property
+    def optional(self) -> Any:
+        """The annotation, with ``None`` among its alternatives."""
+        if get_origin(self.annotation) is not Annotated:
+            return self.annotation | None
+        inner, *notes = get_args(self.annotation)
+        return Annotated[(inner | None, *notes)]
+
+    @property
     def bare(self) -> Any:
         """The type without its annotations."""
         return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from causerie.protocol.body_types import (
     MAX_INT32,
     MAX_TOOLS,
-    MessageBody,
+    AnyMessage,
+    AnyResponseFormat,
+    AnyToolChoice,
     Object,
     Prediction,
-    ResponseFormat,
+    ProviderPreferences,
     StreamOptions,
     StructuredOutputs,
-    ToolChoiceBody,
     ToolDefinition,
+    UsageInclusion,
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 from causerie.protocol.effort import EFFORTS
@@ -36,6 +38,7 @@ MAX_STOP_LENGTH = 1024
 MAX_STOP_IDS = 128
 MAX_DOCUMENTS = 4096
 MAX_ID = 256
+MAX_MODELS = 16
 
 Count = Annotated[int, Meta(ge=1, le=MAX_INT32)]
 Natural = Annotated[int, Meta(ge=0, le=MAX_INT32)]
@@ -47,6 +50,7 @@ SessionId = Annotated[str, Meta(max_length=MAX_ID)]
 Stop = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_LENGTH)]
 Stops = Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)]
 Effort = Annotated[str, Meta(extra_json_schema={"enum": list(EFFORTS)})]
+Empty = Annotated[tuple[Any, ...], Meta(max_length=0)]
 TextOnly = Annotated[tuple[Literal["text"], ...], Meta(min_length=1, max_length=1)]
 
 _BOOLEAN_OR_NULL = {"type": ["boolean", "null"]}
@@ -144,7 +148,7 @@ class ToolParameters(Struct):
         Facts(takes="up to 128 functions with unique names"),
     ] = None
     tool_choice: Annotated[
-        ToolChoiceBody | None,
+        AnyToolChoice | None,
         Facts(takes="`none`, `auto`, `required`, a named function, or `allowed_tools`"),
     ] = None
     parallel_tool_calls: Annotated[
@@ -161,7 +165,7 @@ class ToolParameters(Struct):
 
 class FormatParameters(Struct):
     response_format: Annotated[
-        ResponseFormat | None,
+        AnyResponseFormat | None,
         Meta(description="A `schema` alongside `json_object` is followed."),
         Facts(takes="`text`, `json_object` or `json_schema`"),
     ] = None
@@ -239,7 +243,7 @@ class LengthParameters(Struct):
 class ConversationParameters(Struct, kw_only=True):
     model: Annotated[ModelId, Facts(takes="required; an id from `GET /models`")]
     messages: Annotated[
-        Annotated[tuple[MessageBody, ...], Meta(min_length=1)],
+        Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
         Facts(takes="required; at least one, see below"),
     ]
     stream: bool | None = None
@@ -255,6 +259,24 @@ class ConversationParameters(Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     session_id: Annotated[
         SessionId | None, Meta(description="The header `x-session-id` says the same.")
+    ] = None
+
+
+class RouterParameters(Struct):
+    """What is said to a router itself; it goes to no provider."""
+
+    models: Annotated[
+        Annotated[tuple[ModelId, ...], Meta(max_length=MAX_MODELS)] | None,
+        Meta(description="Models to ask one after the other, `model` before them."),
+    ] = None
+    provider: ProviderPreferences | None = None
+    route: Literal["fallback"] | None = None
+    transforms: Annotated[Empty | None, Meta(description="Messages are never altered: empty.")] = (
+        None
+    )
+    plugins: Annotated[Empty | None, Meta(description="Replies are never altered: empty.")] = None
+    usage: Annotated[
+        UsageInclusion | None, Meta(description="`include`: the usage at the end of a stream.")
     ] = None
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from causerie.offload import offload
 from causerie.protocol import parameters
-from causerie.protocol.parsing.fast_path import FastRequest, StreamOptions
+from causerie.protocol.parsing.fast_path import FastRequest, FastStreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
@@ -64,7 +64,7 @@ _UNTOLD = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
 _WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
-_USAGE = StreamOptions(include_usage=True)
+_USAGE = FastStreamOptions(include_usage=True)
 _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
 

@@ -28,7 +28,7 @@ class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_default
     name: None = None
 
 
-class StreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
     include_usage: bool | None = None
 
 
@@ -38,7 +38,7 @@ class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True):
     model: ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: FastStreamOptions | None = None
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     temperature: Temperature | None = None

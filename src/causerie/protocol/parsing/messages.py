@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.body_types import MAX_NAME, MAX_PARTS, MAX_PAST_CALLS
+from causerie.protocol.body_types import MAX_NAME, MAX_PAST_CALLS
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     as_object,
@@ -28,6 +28,7 @@ _ROLES: Mapping[str, Role] = {
     "tool": "tool",
 }
 _LONGEST_ADDRESS = 8192
+_MAX_PARTS = 4096
 _WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)
 _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -126,7 +127,7 @@ def _reasoning(fields: ObjectReader) -> str | None:
     if reasoning is None:
         reasoning = fields.string("reasoning")
     if fields.has("reasoning_details"):
-        blocks = [block.values for block in fields.objects("reasoning_details", most=MAX_PARTS)]
+        blocks = [block.values for block in fields.objects("reasoning_details", most=_MAX_PARTS)]
         reasoning = reasoning or text_of(blocks)
     return reasoning
 
@@ -171,8 +172,8 @@ def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
     param = fields.param("content")
     if not isinstance(value, list):
         raise wrong_type(param, "a string or an array of parts", value)
-    if len(value) > MAX_PARTS:
-        raise wrong_value(param, f"holds {len(value)} parts; at most {MAX_PARTS} are allowed.")
+    if len(value) > _MAX_PARTS:
+        raise wrong_value(param, f"holds {len(value)} parts; at most {_MAX_PARTS} are allowed.")
     if not value:
         return ""
     return tuple(
