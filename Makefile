@@ -53,6 +53,7 @@ docs: $(VENV)/.dev ## Write the pages that come from the code
 	$(BIN)/python -m causerie.providers.reference > docs/reference/dialects.md
 	$(BIN)/python -m causerie.providers.thinking_reference > docs/reference/reasoning.md
 	$(BIN)/python -m causerie.accounts.rights > docs/reference/rights.md
+	$(BIN)/python -m causerie.protocol.reference docs/reference/api.md
 
 lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock

@@ -73,7 +73,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Meta(description="0 and -1 are off."),
         Facts(
             origin="engines", neutral=(0, -1), effect="narrows", visible_at=1,
-            takes="-1 or 0 for all, or a count", control=Control(unset=_MODELS_OWN),
+            control=Control(unset=_MODELS_OWN),
         ),
     ] = None  # fmt: skip
     top_p: Annotated[
@@ -223,7 +223,9 @@ class LengthParameters(Struct):
         Meta(description="The older name of `max_completion_tokens`; both must agree."),
         Facts(control=Control("Output limit", first=True, unset="none")),
     ] = None
-    max_completion_tokens: Count | None = None
+    max_completion_tokens: Annotated[
+        Count | None, Meta(description="Reasoning and answer together.")
+    ] = None
     min_tokens: Annotated[
         Natural | None,
         Meta(description="Nothing ends or cuts the answer before, not `stop` either."),
@@ -241,10 +243,10 @@ class LengthParameters(Struct):
 
 
 class ConversationParameters(Struct, kw_only=True):
-    model: Annotated[ModelId, Facts(takes="required; an id from `GET /models`")]
+    model: Annotated[ModelId, Facts(takes="Required: an id from `GET /models`")]
     messages: Annotated[
         Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
-        Facts(takes="required; at least one, see below"),
+        Facts(takes="Required: at least one, see below"),
     ]
     stream: bool | None = None
     stream_options: Annotated[
