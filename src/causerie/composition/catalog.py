@@ -12,6 +12,7 @@ from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetC
 from causerie.composition.catalog_models import listings, models_of_providers, tariff
 from causerie.composition.targets import OwnModel
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.parameters import refused_by
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.settings import AliasTarget, ProviderModelSettings, Settings
 from causerie.settings import ModelSettings as OwnSettings
@@ -107,7 +108,8 @@ def _remote_profile(known: ProviderModelSettings | None) -> ModelProfile:
 
 
 def _own_parameters(model: OwnSettings) -> frozenset[str]:
-    return HONOURED - _OF_PROBABILITIES if model.llamacpp.draft else HONOURED
+    honoured = HONOURED - refused_by(model.engine)
+    return honoured - _OF_PROBABILITIES if model.llamacpp.draft else honoured
 
 
 def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], ModelProfile]:
