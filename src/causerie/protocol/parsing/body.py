@@ -110,7 +110,7 @@ def _cache_key(fields: ObjectReader) -> str | None:
 def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
     if rules.router and fields.has("models"):
         return read_models(fields, MAX_ID)
-    return read(fields, "model"), ()
+    return fields.required_string("model", most=MAX_ID), ()
 
 
 def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:

@@ -94,7 +94,9 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         limit if most is None else most,
         sampling=_AS_USUAL
         if temperature is None and top_p is None
-        else SamplingParams(temperature=temperature, top_p=top_p),
+        else SamplingParams(temperature)
+        if top_p is None
+        else SamplingParams(temperature, top_p=top_p),
         params=_params.get(given) or _named(given),
         sent=FastRequest(fields),
     )

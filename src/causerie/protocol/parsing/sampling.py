@@ -44,7 +44,7 @@ def read_sampling(body: ObjectReader) -> SamplingParams:
     """The settings by which tokens are drawn, each in its range."""
     if _SAMPLING_FIELDS.isdisjoint(body.values):
         return _DEFAULT_SAMPLING
-    values = {name: read(body, name) for name in _NUMBERS}
+    values = {name: read(body, name) for name in _NUMBERS if name in body.values}
     return SamplingParams(**values, logit_bias=_logit_bias(body))
 
 
