@@ -5,8 +5,6 @@ The names are those that clients of the well-known aggregating router read.
 
 from __future__ import annotations
 
-from typing import get_args
-
 from causerie.edge.schema import (
     BOOLEAN,
     OBJECT,
@@ -19,10 +17,7 @@ from causerie.edge.schema import (
     text,
 )
 from causerie.protocol.effort import EFFORTS
-from causerie.protocol.preferences import SortBy
 
-_SORTS = list(get_args(SortBy))
-_MAX_INT32 = 2**31 - 1
 _WHOLE: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 _NUMBER_OR_NONE: Schema = {"type": ["number", "null"]}

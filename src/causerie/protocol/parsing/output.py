@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.body_types import MAX_OPTIONS
+from causerie.protocol.body_types import MAX_OPTIONS, StructuredOutputs
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     missing,
@@ -23,7 +23,7 @@ from causerie.protocol.request import (
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_KINDS = ("json", "regex", "choice", "grammar")
+_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
