@@ -68,7 +68,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What the copy makes of them."""
+    """Return the values of every derivation in the copy."""
     script = Path(__file__).with_name("made_up_parameter.py")
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path_factory.mktemp("settings"))],

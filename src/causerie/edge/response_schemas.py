@@ -8,7 +8,7 @@ from causerie.protocol.completion import Chunk, Completion
 
 
 def response_schemas() -> dict[str, Schema]:
-    """Schemas of what is sent."""
+    """Return the schemas of responses."""
     return {
         **sent(Completion, Chunk),
         "ChunkEvent": structure("data", data=_chunk_data()),

@@ -127,7 +127,7 @@ class SamplingParams(SamplingDefaults, frozen=True, gc=False):
 
 
 class SamplingParameters(SamplingParams, frozen=True, gc=False):
-    """Everything that decides which tokens are drawn, and what is reported of it."""
+    """Sampling parameters, log-probabilities and the number of choices."""
 
     logprobs: Annotated[bool | None, Facts(origin="openai", neutral=(False,))] = None
     top_logprobs: Annotated[
@@ -265,7 +265,7 @@ class ConversationParameters(Struct, kw_only=True):
 
 
 class RouterParameters(Struct):
-    """What is said to a router itself; it goes to no provider."""
+    """Parameters that a router reads itself; they go to no provider."""
 
     models: Annotated[
         Annotated[tuple[ModelId, ...], Meta(max_length=MAX_MODELS)] | None,
@@ -283,7 +283,7 @@ class RouterParameters(Struct):
 
 
 class HintParameters(Struct):
-    """Taken whatever they hold, and dropped: nothing in the answer depends on them.
+    """Parameters that are accepted with any value and dropped: no answer depends on them.
 
     A provider that knows one gets it if its value has the type here.
     """
