@@ -26,6 +26,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.fake import END, FakeEngine, FakeScript
 from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import (
     ChatRequest,
     Grammar,
@@ -34,7 +35,6 @@ from causerie.protocol.request import (
     Message,
     OutputFormat,
     Regex,
-    SamplingParams,
     Thinking,
     TokenBounds,
     Tool,

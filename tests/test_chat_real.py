@@ -17,11 +17,11 @@ from causerie.chat.chat import TextChat
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.weights.gguf import read_vocabulary
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,
     Message,
-    SamplingParams,
     Thinking,
     Tool,
     ToolChoice,

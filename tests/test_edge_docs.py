@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from api_table import parameter_table, renewed
+
 import causerie
 from causerie.protocol.parsing import HINTS, HONOURED
 
@@ -21,6 +23,12 @@ def test_every_error_code_is_documented() -> None:
     assert len(used) > 15
     missing = sorted(code for code in used if f"`{code}`" not in page)
     assert not missing, f"add these codes to docs/reference/errors.md: {missing}"
+
+
+def test_the_table_of_parameters_is_that_of_the_declarations() -> None:
+    page = (ROOT / "docs" / "reference/api.md").read_text()
+    assert parameter_table() in page
+    assert renewed(page) == page, "run `make docs`"
 
 
 def test_every_parameter_is_documented() -> None:

@@ -12,7 +12,6 @@ import pytest
 from causerie.chat.formats.registry import detect
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     EngineState,
     Output,
     Stopped,
@@ -22,6 +21,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.fake import CONTROL, END, TEMPLATE, FakeEngine, FakeScript
 from causerie.engines.registry import engine_factory
+from causerie.protocol.parameters import SamplingParams
 
 
 async def said(engine: TextEngine, prompt: str = "", **rest: Any) -> tuple[str, Stopped]:
@@ -138,14 +138,14 @@ async def test_a_context_that_is_full_ends_the_text() -> None:
 async def test_a_banned_end_never_comes() -> None:
     engine = FakeEngine("a", FakeScript(["ab"]))
     text, stopped = await said(
-        engine, max_tokens=5, sampling=EngineSampling(logit_bias={END: -100.0})
+        engine, max_tokens=5, sampling=SamplingParams(logit_bias={END: -100.0})
     )
     assert (text, stopped.reason) == ("ababa", "length")
 
 
 async def test_a_banned_token_is_left_out() -> None:
     engine = FakeEngine("a", FakeScript(["banana"]))
-    assert (await said(engine, sampling=EngineSampling(logit_bias={97: -100.0})))[0] == "bnn"
+    assert (await said(engine, sampling=SamplingParams(logit_bias={97: -100.0})))[0] == "bnn"
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ import pytest_asyncio
 from enginekit import THREADS
 from hub import item, text
 
-from causerie.engines.base import EngineFailed, EngineSampling, EngineState, TextRequest, Token
+from causerie.engines.base import EngineFailed, EngineState, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.weights.gguf import read_header
+from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
@@ -93,7 +94,7 @@ async def engine(gguf: Path, **options: object) -> AsyncIterator[LlamaCppEngine]
 
 async def said(engine: LlamaCppEngine) -> list[int]:
     prompt = await engine.tokenize([PROMPT], special=True)
-    request = TextRequest(prompt, MADE, EngineSampling(temperature=0.0), ignore_eos=True)
+    request = TextRequest(prompt, MADE, SamplingParams(temperature=0.0), ignore_eos=True)
     async with engine.generate(request) as outputs:
         return [output.id async for output in outputs if isinstance(output, Token)]
 

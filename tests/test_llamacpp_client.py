@@ -12,7 +12,6 @@ from aiohttp import web
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     Output,
     PromptTooLong,
     Started,
@@ -25,6 +24,7 @@ from causerie.engines.ipc_socket import IpcSocket
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.weights.vocabulary import TokenTable
+from causerie.protocol.parameters import SamplingParams
 
 REQUEST = TextRequest(prompt=(1, 2, 3), max_tokens=8)
 TOKENS = (b"a", b"\xf0\x9f", b"\x99\x82", b" \xe6", b"\x97", b"\xa5", b"\xf0", b"\x9f", b"\x97\xa5")
@@ -91,12 +91,12 @@ LAST = item(
 
 
 async def outputs(client: LlamaCppClient, request: TextRequest = REQUEST) -> list[Output]:
-    async with client.complete(request, EngineSampling(), PARTIAL) as stream:
+    async with client.complete(request, SamplingParams(), PARTIAL) as stream:
         return [output async for output in stream]
 
 
 def test_what_nobody_set_is_neutral() -> None:
-    body = completion_body(REQUEST, EngineSampling())
+    body = completion_body(REQUEST, SamplingParams())
     assert body["prompt"] == (1, 2, 3)
     assert (body["n_predict"], body["stream"]) == (8, True)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
@@ -107,9 +107,9 @@ def test_what_nobody_set_is_neutral() -> None:
 
 
 def test_the_request_wins_over_the_model_and_the_model_over_neutral() -> None:
-    defaults = EngineSampling(temperature=0.6, top_k=20, repetition_penalty=1.05)
+    defaults = SamplingParams(temperature=0.6, top_k=20, repetition_penalty=1.05)
     request = TextRequest(
-        (1,), 1, EngineSampling(temperature=0.0, top_p=0.9, repetition_penalty=1.0)
+        (1,), 1, SamplingParams(temperature=0.0, top_p=0.9, repetition_penalty=1.0)
     )
     body = completion_body(request, defaults)
     assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 1)
@@ -117,11 +117,11 @@ def test_the_request_wins_over_the_model_and_the_model_over_neutral() -> None:
 
 
 def test_everything_asked_for_is_in_the_body() -> None:
-    sampling = EngineSampling(seed=-1, logit_bias={5: -100.0}, frequency_penalty=0.5)
+    sampling = SamplingParams(seed=-1, logit_bias={5: -100.0}, frequency_penalty=0.5)
     request = TextRequest(
         (1,), 1, sampling, grammar="g", logprobs=0, visible=("<x>",), ignore_eos=True
     )
-    body = completion_body(request, EngineSampling())
+    body = completion_body(request, SamplingParams())
     assert body["seed"] == 2**32 - 1
     assert body["logit_bias"] == [[5, -100.0]]
     assert (body["grammar"], body["n_probs"], body["ignore_eos"]) == ("g", 1, True)
@@ -215,7 +215,7 @@ async def test_a_prompt_too_long_is_refused_on_entering() -> None:
 
     async with engine(handler) as client:
         with pytest.raises(PromptTooLong) as failure:
-            await client.complete(REQUEST, EngineSampling(), PARTIAL).__aenter__()
+            await client.complete(REQUEST, SamplingParams(), PARTIAL).__aenter__()
     assert (failure.value.tokens, failure.value.context_length) == (900, 512)
 
 
@@ -270,6 +270,6 @@ async def test_nobody_there_means_that_it_is_coming_back() -> None:
 async def test_what_the_reader_raises_stays_what_it_is() -> None:
     async with engine(saying(item(content="a", tokens=[0]), LAST)) as client:
         with pytest.raises(ConnectionError, match="mine"):
-            async with client.complete(REQUEST, EngineSampling(), PARTIAL) as stream:
+            async with client.complete(REQUEST, SamplingParams(), PARTIAL) as stream:
                 async for _ in stream:
                     raise ConnectionError("mine")

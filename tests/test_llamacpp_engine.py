@@ -18,7 +18,6 @@ from enginekit import THREADS
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     EngineState,
     Output,
     PromptTooLong,
@@ -33,12 +32,13 @@ from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.supervisor import GivenUp
 from causerie.engines.watchdog import Pulse
+from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 CONTEXT = 300  # no multiple of what the engine rounds to
 OPTIONS = LlamaCppOptions(context=CONTEXT, parallel=2, threads=THREADS)
-GREEDY = EngineSampling(temperature=0.0)
+GREEDY = SamplingParams(temperature=0.0)
 PROMPT = "<|im_start|>user\nCount from one to fifty.<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -186,7 +186,7 @@ async def test_log_probabilities(engine: LlamaCppEngine, prompt: list[int]) -> N
 
 async def test_a_seed_gives_the_same_again(engine: LlamaCppEngine, prompt: list[int]) -> None:
     said = [
-        text(await run(engine, TextRequest(prompt, 12, EngineSampling(temperature=1.5, seed=seed))))
+        text(await run(engine, TextRequest(prompt, 12, SamplingParams(temperature=1.5, seed=seed))))
         for seed in (1, 1, 2, 3)
     ]
     assert said[0] == said[1]
@@ -194,7 +194,7 @@ async def test_a_seed_gives_the_same_again(engine: LlamaCppEngine, prompt: list[
 
 
 async def test_a_bias_forces_a_token(engine: LlamaCppEngine, prompt: list[int]) -> None:
-    sampling = EngineSampling(temperature=0.0, logit_bias={100: 100.0})
+    sampling = SamplingParams(temperature=0.0, logit_bias={100: 100.0})
     outputs = await run(engine, TextRequest(prompt, 3, sampling, ignore_eos=True))
     assert [token.id for token in tokens(outputs)] == [100] * 3
 

@@ -26,7 +26,6 @@ from tokenizer_kinds import byte_level
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     Output,
     PromptTooLong,
     Stopped,
@@ -36,6 +35,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import VllmOptions, arguments
+from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd"),
 ]
 
-GREEDY = EngineSampling(temperature=0.0)
+GREEDY = SamplingParams(temperature=0.0)
 
 
 def made(folder: Path) -> Path:
@@ -160,7 +160,7 @@ async def test_a_text_goes_through_and_ends(engine: VllmEngine) -> None:
 async def test_what_is_asked_for(home: Path, engine: VllmEngine) -> None:
     end = (await engine.facts()).end_tokens[0]
     prompt = await engine.tokenize(["the fox"], special=True)
-    sampling = EngineSampling(top_k=4, seed=7, logit_bias={3: -100.0})
+    sampling = SamplingParams(top_k=4, seed=7, logit_bias={3: -100.0})
     request = TextRequest(prompt, 500, sampling, grammar="start: x", ignore_eos=True)
     *_, stopped = await run(engine, request)
     command, *_, body = asked(home)

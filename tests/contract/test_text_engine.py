@@ -11,17 +11,17 @@ import pytest
 from enginekit import CONTEXT, SLOTS, Subject
 
 from causerie.engines.base import (
-    EngineSampling,
     EngineState,
     NotAdmitted,
     PromptTooLong,
     TextRequest,
     Token,
 )
+from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-GREEDY = EngineSampling(temperature=0.0)
+GREEDY = SamplingParams(temperature=0.0)
 MIXED = "naïve: 日本語 🎉 ok"
 
 
@@ -234,7 +234,7 @@ async def test_logprobs_and_alternatives(subject: Subject, count: int) -> None:
 
 async def test_a_seed_repeats(subject: Subject) -> None:
     prompt = await subject.prompt("Tell me a story.")
-    request = TextRequest(prompt, 20, EngineSampling(temperature=1.0, seed=2**31 + 5))
+    request = TextRequest(prompt, 20, SamplingParams(temperature=1.0, seed=2**31 + 5))
     _ = await subject.run(request)  # from here on the prompt is in the cache
     first, second = await subject.run(request), await subject.run(request)
     assert first.ids == second.ids
@@ -243,14 +243,14 @@ async def test_a_seed_repeats(subject: Subject) -> None:
 async def test_a_bias_forces_a_token(subject: Subject) -> None:
     (id,) = await subject.engine.tokenize(["a"], special=False)
     prompt = await subject.prompt("Hi")
-    bias = EngineSampling(temperature=0.0, logit_bias={id: 100.0})
+    bias = SamplingParams(temperature=0.0, logit_bias={id: 100.0})
     run = await subject.run(TextRequest(prompt, 4, bias))
     assert (run.ids, run.text) == ([id] * 4, "aaaa")
 
 
 async def test_a_bias_bans_the_end(subject: Subject) -> None:
     prompt = await subject.prompt("What is 2+2? Answer with one word.")
-    bias = EngineSampling(
+    bias = SamplingParams(
         temperature=0.0, logit_bias=dict.fromkeys(subject.facts.end_tokens, -100.0)
     )
     run = await subject.run(TextRequest(prompt, 40, bias))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from causerie.protocol.parameters import refused_by
 from causerie.protocol.parsing.rules import HONOURED
 
 _ALWAYS = frozenset(
@@ -48,6 +49,7 @@ def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[
     return (known | _ALWAYS) & HONOURED
 
 
-def of_engine(*, draft: bool) -> frozenset[str]:
+def of_engine(engine: str, *, draft: bool) -> frozenset[str]:
     """Return what an engine of ours supports; ``draft``: a second model proposes tokens to it."""
-    return HONOURED - _OF_PROBABILITIES if draft else HONOURED
+    honoured = HONOURED - refused_by(engine)
+    return honoured - _OF_PROBABILITIES if draft else honoured

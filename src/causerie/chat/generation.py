@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -21,7 +21,7 @@ from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
 from causerie.chat.stops import StopStrings
-from causerie.engines.base import EngineSampling, Started, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
     Batch,
     ContentEvent,
@@ -31,6 +31,7 @@ from causerie.protocol.events import (
     TokenLogprob,
     Usage,
 )
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
@@ -282,16 +283,16 @@ class Generation:
             resumed=self.plan.resumed,
         )
 
-    def _sampling(self, *, short: bool) -> EngineSampling:
+    def _sampling(self, *, short: bool) -> SamplingParams:
         """Return the sampling of a run, which has a seed of its own; ``short`` bans stop tokens."""
         sampling = self.plan.sampling
         if short and self.request.stop_token_ids:
             never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
-            sampling = replace(sampling, logit_bias={**sampling.logit_bias, **never})
+            sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
         seed = sampling.seed
         if seed is None or (not self.choice and not self._generated):
             return sampling
-        return replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
+        return structs.replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""

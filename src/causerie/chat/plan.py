@@ -28,10 +28,11 @@ from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
-from causerie.engines.base import EngineSampling, ModelFacts, PromptTooLong, TextEngine
+from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema, SamplingParams
+from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Plan:
     grammar: str | None
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
-    sampling: EngineSampling
+    sampling: SamplingParams
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     ignored: tuple[str, ...]
@@ -122,7 +123,7 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=_sampling(request.sampling),
+        sampling=request.sampling,
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         ignored=(*functions.ignored, *(answer.ignored if answer else ())),
@@ -311,20 +312,6 @@ def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
 def _context(request: ChatRequest, model: LoadedModel) -> int:
     context = model.facts.context_length
     return min(context, request.bounds.context_length or context)
-
-
-def _sampling(sampling: SamplingParams) -> EngineSampling:
-    return EngineSampling(
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        repetition_penalty=sampling.repetition_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        presence_penalty=sampling.presence_penalty,
-        seed=sampling.seed,
-        logit_bias=sampling.logit_bias,
-    )
 
 
 def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from causerie.edge.server import Bound, Listen
 from causerie.engines import (
     weights as weights_module,  # whose `fetch` loads an HTTP client: 5 MB, if asked
 )
-from causerie.engines.base import EngineFailed, EngineSampling
+from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
@@ -249,7 +249,7 @@ class _Makers:
             model.id,
             weights.path,
             LlamaCppOptions(**structs.asdict(model.llamacpp), shares_cores=self._share_cores()),
-            sampling=EngineSampling(**structs.asdict(model.sampling)),
+            sampling=model.sampling,
             load_seconds=self._settings.engines.load_seconds,
         )
 
@@ -265,7 +265,7 @@ class _Makers:
             model.id,
             weights.path,
             options,
-            sampling=EngineSampling(**structs.asdict(model.sampling)),
+            sampling=model.sampling,
             load_seconds=self._settings.engines.load_seconds,
         )
 

@@ -36,7 +36,7 @@ def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsRead
         {
             model.id: TargetCapabilities(
                 Candidate(model.id),
-                of_engine(draft=bool(model.llamacpp.draft)),
+                of_engine(model.engine, draft=bool(model.llamacpp.draft)),
                 _own_profile(model, own[model.id]),
             )
             for model in settings.models

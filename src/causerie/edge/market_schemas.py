@@ -1,11 +1,9 @@
-"""What a router's door takes and sends alongside what all doors do, as JSON Schema.
+"""What a router's door sends alongside what all doors do, as JSON Schema.
 
 The names are those that clients of the well-known aggregating router read.
 """
 
 from __future__ import annotations
-
-from typing import Any, get_args
 
 from causerie.edge.schema import (
     BOOLEAN,
@@ -13,18 +11,13 @@ from causerie.edge.schema import (
     Schema,
     array,
     described,
-    integer,
     number,
     ref,
     structure,
-    taken,
     text,
 )
 from causerie.protocol.effort import EFFORTS
-from causerie.protocol.preferences import SortBy
 
-_SORTS = list(get_args(SortBy))
-_MAX_INT32 = 2**31 - 1
 _WHOLE: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 _NUMBER_OR_NONE: Schema = {"type": ["number", "null"]}
@@ -34,12 +27,9 @@ _NONE: Schema = {"type": "null"}
 _PRICE = text(pattern=r"^[0-9]+(\.[0-9]+)?$")
 
 
-def market_schemas(request: Any) -> dict[str, Schema]:
-    """By name; ``request`` is what all doors take for a chat completion."""
+def market_schemas() -> dict[str, Schema]:
+    """Return the schemas by name."""
     return {
-        "RouterRequest": _request(request),
-        "ProviderPreferences": _preferences(),
-        "Reasoning": _reasoning(),
         "RouterModel": _model(),
         "RouterModelData": structure("data", data=ref("RouterModel")),
         "RouterModelList": structure(
@@ -67,72 +57,6 @@ def market_schemas(request: Any) -> dict[str, Schema]:
 def _exactly(**properties: Schema) -> Schema:
     """An object that always has all of these."""
     return structure(" ".join(properties), **properties)
-
-
-def _strict(schema: Schema) -> Schema:
-    """An object in which other fields are refused, unless they say nothing."""
-    return {**schema, "additionalProperties": _NONE}
-
-
-def _request(request: Any) -> Schema:
-    names = array(text(minLength=1, maxLength=256), maxItems=16)
-    more = taken(
-        model=text(minLength=1, maxLength=256),
-        models=described(names, "Models to ask one after the other, `model` before them."),
-        provider=ref("ProviderPreferences"),
-        reasoning=ref("Reasoning"),
-        route=text(enum=["fallback"]),
-        modalities=array(text(enum=["text"]), minItems=1, maxItems=1),
-        transforms=described(array({}, maxItems=0), "Messages are never altered: empty."),
-        plugins=described(array({}, maxItems=0), "Replies are never altered: empty."),
-        usage=described(taken(include=BOOLEAN), "`include`: the usage at the end of a stream."),
-    )["properties"]
-    assert isinstance(more, dict)
-    return {
-        "type": "object",
-        "properties": {**request["properties"], **more},
-        "required": ["messages"],
-        "anyOf": [
-            {"required": ["model"], "properties": {"model": {"type": "string"}}},
-            {"required": ["models"], "properties": {"models": {"type": "array", "minItems": 1}}},
-        ],
-    }
-
-
-def _preferences() -> Schema:
-    names = array(text(minLength=1), maxItems=64)
-    amount: Schema = {"anyOf": [{"type": "number", "minimum": 0}, text()]}
-    prices = taken(prompt=amount, completion=amount, request=amount)
-    sort: Schema = {
-        "anyOf": [text(enum=_SORTS), _strict(taken(by=text(enum=_SORTS)))],
-        "description": "Strictly in this order.",
-    }
-    return _strict(
-        taken(
-            order=described(names, "These first, in this order."),
-            only=described(names, "Nobody else."),
-            ignore=described(names, "Not these."),
-            quantizations=names,
-            allow_fallbacks=BOOLEAN,
-            require_parameters=BOOLEAN,
-            data_collection=text(enum=["allow", "deny"]),
-            zdr=BOOLEAN,
-            sort=sort,
-            max_price=described(_strict(prices), "For a million tokens, and for one request."),
-        )
-    )
-
-
-def _reasoning() -> Schema:
-    return _strict(
-        taken(
-            effort=text(enum=list(EFFORTS)),
-            max_tokens=described(integer(0, _MAX_INT32), "Not alongside `effort`."),
-            exclude=described(BOOLEAN, "Think, and do not show it."),
-            enabled=BOOLEAN,
-            summary=described(text(maxLength=64), "A hint."),
-        )
-    )
 
 
 def _pricing() -> Schema:

@@ -58,7 +58,6 @@ class Documents:
 
 def document(max_messages: int) -> Schema:
     """The OpenAPI document."""
-    requests = request_schemas(max_messages)
     return {
         "openapi": "3.2.0",
         "info": {
@@ -86,7 +85,7 @@ def document(max_messages: int) -> Schema:
             "/metrics": _operation("get", _metrics()),
         },
         "components": {
-            "schemas": requests | response_schemas() | market_schemas(requests["ChatRequest"]),
+            "schemas": request_schemas(max_messages) | response_schemas() | market_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+import msgspec
+
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -94,14 +96,18 @@ def _kind(schema: Any) -> str:
     if branches:
         return " or ".join(_kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        words = [escape(one) for one in schema["enum"] if one is not None]
+        words = [escape(_word(one)) for one in schema["enum"] if one is not None]
         return ", ".join(f"<code>{word}</code>" for word in words)
     kinds = schema.get("type", "anything")
     words = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind != "null"]
     if words == ["array"]:
-        return f"array of {_kind(schema['items'])}"
+        return f"array of {_kind(schema['items'])}" if "items" in schema else "array"
     fields = ", ".join(f"<code>{escape(name)}</code>" for name in schema.get("properties", {}))
     return " or ".join(words) + _bounds(schema) + (f" with {fields}" if fields else "")
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _bounds(schema: Any) -> str:

@@ -1,27 +1,17 @@
-"""What is sent, as JSON Schema: the same as ``protocol.completion`` says."""
+"""Schemas of what the service sends: completions and chunks from their types, and the rest."""
 
 from __future__ import annotations
 
-from causerie.edge.schema import OBJECT, Schema, array, described, ref, structure, text
-
-_ON_ROUTERS = "Only at doors that know the object `reasoning`."
-_WHO = "The provider that answered; at doors of routers."
+from causerie.edge.components import sent
+from causerie.edge.schema import OBJECT, Schema, array, ref, structure, text
+from causerie.protocol.completion import Chunk, Completion
 
 
 def response_schemas() -> dict[str, Schema]:
-    """Schemas of what is sent."""
+    """Return the schemas of responses."""
     return {
-        **_completion_schemas(),
-        **_chunk_schemas(),
-        "Usage": structure(
-            "prompt_tokens completion_tokens total_tokens",
-            prompt_tokens={"type": "integer"},
-            completion_tokens={"type": "integer"},
-            total_tokens={"type": "integer"},
-            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
-            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
-            cost=described({"type": "number"}, "What it costs; at doors of routers."),
-        ),
+        **sent(Completion, Chunk),
+        "ChunkEvent": structure("data", data=_chunk_data()),
         "Model": {**structure("id", id=text()), "additionalProperties": True},
         "ModelList": structure("data", object=text(), data=array(ref("Model"))),
         "Error": structure(
@@ -36,85 +26,6 @@ def response_schemas() -> dict[str, Schema]:
             ),
         ),
         "Health": {**structure("status", status=text()), "additionalProperties": True},
-    }
-
-
-def _completion_schemas() -> dict[str, Schema]:
-    finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
-    return {
-        "Completion": structure(
-            "id object created model system_fingerprint choices usage",
-            id=text(),
-            object=text(enum=["chat.completion"]),
-            created={"type": "integer"},
-            model=text(),
-            system_fingerprint=text(),
-            provider=described(text(), _WHO),
-            choices=array(
-                structure(
-                    "index message finish_reason",
-                    index={"type": "integer"},
-                    message=ref("AnswerMessage"),
-                    logprobs={"oneOf": [{"type": "null"}, OBJECT]},
-                    finish_reason=finish,
-                )
-            ),
-            usage=ref("Usage"),
-        ),
-        "AnswerMessage": structure(
-            "role",
-            role=text(enum=["assistant"]),
-            content={"type": ["string", "null"]},
-            reasoning_content=text(),
-            tool_calls=array(ref("ToolCall")),
-            reasoning=described(text(), _ON_ROUTERS),
-            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
-        ),
-    }
-
-
-def _chunk_schemas() -> dict[str, Schema]:
-    return {
-        "ChunkEvent": structure("data", data=_chunk_data()),
-        "Chunk": structure(
-            "id object created model system_fingerprint choices",
-            id=text(),
-            object=text(enum=["chat.completion.chunk"]),
-            created={"type": "integer"},
-            model=text(),
-            system_fingerprint=text(),
-            provider=described(text(), _WHO),
-            choices=array(
-                structure(
-                    "index delta finish_reason",
-                    index={"type": "integer"},
-                    delta=ref("Delta"),
-                    logprobs=OBJECT,
-                    finish_reason={
-                        "type": ["string", "null"],
-                        "enum": ["stop", "length", "tool_calls", "content_filter", "error", None],
-                    },
-                )
-            ),
-            usage=ref("Usage"),
-            error=described(OBJECT, "Only where the stream broke."),
-        ),
-        "Delta": structure(
-            role=text(enum=["assistant"]),
-            content=text(),
-            reasoning_content=text(),
-            tool_calls=array(
-                structure(
-                    "index function",
-                    index={"type": "integer"},
-                    id=text(),
-                    type=text(enum=["function"]),
-                    function=structure("arguments", name=text(), arguments=text()),
-                )
-            ),
-            reasoning=described(text(), _ON_ROUTERS),
-            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
-        ),
     }
 
 

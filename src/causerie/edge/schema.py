@@ -1,4 +1,4 @@
-"""The words that the JSON Schemas of the OpenAPI document are written in."""
+"""The words that schemas of the OpenAPI document are written in where no type says them."""
 
 from __future__ import annotations
 
@@ -33,31 +33,9 @@ def structure(required: str = "", /, **properties: Schema) -> Schema:
     return schema
 
 
-def taken(required: str = "", /, **properties: Schema) -> Schema:
-    """An object that clients send, where ``null`` is the same as leaving a field out."""
-    needed = required.split()
-    return structure(
-        required,
-        **{
-            name: schema if name in needed else _or_null(schema)
-            for name, schema in properties.items()
-        },
-    )
-
-
-def _or_null(schema: Schema) -> Schema:
-    kind, words = schema.get("type"), schema.get("enum")
-    if kind is None:
-        return {"anyOf": [schema, {"type": "null"}]} if schema.keys() - {"description"} else schema
-    nullable = {**schema, "type": [kind, "null"]}
-    return {**nullable, "enum": [*words, None]} if isinstance(words, list) else nullable
-
-
 def described(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
 BOOLEAN: Schema = {"type": "boolean"}
 OBJECT: Schema = {"type": "object"}
-FUNCTION_NAME = text(pattern="^[a-zA-Z0-9_-]{1,64}$")
-SPEAKER = text(maxLength=256)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
 
 from msgspec import Struct
+
+from causerie.protocol.parameters import SamplingParams
 
 
 class EngineState(Enum):
@@ -47,24 +49,6 @@ class EngineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSampling:
-    """Sampling parameters of the next token. ``None`` means the engine's default.
-
-    ``logit_bias`` maps a token id to the value added to its logit.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    seed: int | None = None
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class TextRequest:
     """One generation.
 
@@ -81,7 +65,7 @@ class TextRequest:
 
     prompt: Sequence[int]
     max_tokens: int
-    sampling: EngineSampling = EngineSampling()
+    sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     grammar: str | None = None
     logprobs: int | None = None
     visible: tuple[str, ...] = ()

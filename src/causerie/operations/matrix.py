@@ -13,35 +13,17 @@ from typing import Literal
 from msgspec import Struct
 
 from causerie.operations.result import Result
+from causerie.protocol import parameters
+from causerie.protocol.declaration import declared
 from causerie.protocol.parsing.rules import HONOURED
 
 Mark = Literal["yes", "partly", "no", "unclear", "unknown"]
 _PLAIN = frozenset({"model", "messages"})
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Tools", ("tools", "tool_choice", "parallel_tool_calls")),
-    ("Form of the answer", ("response_format", "structured_outputs", "modalities")),
-    (
-        "Thinking",
-        (
-            *("reasoning", "reasoning_effort", "thinking_token_budget", "include_reasoning"),
-            "chat_template_kwargs",
-        ),
-    ),
-    (
-        "Sampling",
-        (
-            *("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty"),
-            *("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs"),
-            "n",
-        ),
-    ),
-    (
-        "Length",
-        (
-            *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids"),
-            "ignore_eos",
-        ),
-    ),
+_OTHER = "Other"
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
+    (title, tuple(each.name for each in declared(group)))
+    for title, group in parameters.GROUPS
+    if title != _OTHER
 )
 """Parameters by what they are for, the most telling first; all others come after them."""
 
@@ -66,7 +48,7 @@ class Cell(Struct, frozen=True):
 def groups() -> Sequence[tuple[str, Sequence[str]]]:
     """All parameters that can be supported, by what they are for."""
     named = _PLAIN.union(*(names for _, names in GROUPS))
-    return [*GROUPS, ("Other", sorted(HONOURED - named))]
+    return [*GROUPS, (_OTHER, sorted(HONOURED - named))]
 
 
 def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:

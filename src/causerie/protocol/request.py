@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from causerie.protocol.bounds import UNBOUNDED, TokenBounds
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.preferences import INDIFFERENT, Preferences
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
@@ -131,20 +132,6 @@ class Thinking(Struct, frozen=True, gc=False):
     budget: int | None = None
     visible: bool = True
     usual_effort: str | None = None
-
-
-class SamplingParams(Struct, frozen=True, gc=False):
-    """How tokens are drawn, by the names of the wire; ``None`` is the model's default."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    seed: int | None = None
-    logit_bias: Mapping[int, float] = {}
 
 
 class Unread(Struct, frozen=True, gc=False):

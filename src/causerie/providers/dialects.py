@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from causerie.protocol.parameters import EXTENDED_SAMPLING, of_origin
 from causerie.protocol.parsing.rules import HINTS
 from causerie.providers.dialect import (
     Continuing,
@@ -20,11 +21,10 @@ from causerie.providers.dialect import (
     ThinkingControl,
 )
 
-_SAMPLING = frozenset({"temperature", "top_p", "stop", "frequency_penalty", "presence_penalty"})
+_COMMON = of_origin("common")
+_OPENAI = of_origin("common", "openai")
+_ENGINES = of_origin("common", "openai", "engines")
 _LOGPROBS = frozenset({"logprobs", "top_logprobs"})
-_EXTENDED = frozenset(
-    {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
-)
 _PLAIN_TEXT = frozenset({"skip_special_tokens", "spaces_between_special_tokens"})
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _AS_THEY_ARE = {effort: effort for effort in _EFFORTS}
@@ -56,11 +56,7 @@ GENERIC = Dialect(
     name="generic",
     server="any other provider",
     thinking=ThinkingControl("as_sent", efforts={"none": "none", **_AS_THEY_ARE}),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | _EXTENDED
-    | _PROVIDERS_HINTS
-    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
+    accepts=_ENGINES | _PROVIDERS_HINTS | {"documents", "modalities", "session_id"},
     history=HistoryStyle(details=True, extras=True, developer=True),
     continuing=Continuing("as_sent"),
     shapes=_BY_FORMAT
@@ -87,10 +83,7 @@ OPENAI = Dialect(
     name="openai",
     server="OpenAI",
     thinking=ThinkingControl("effort", efforts={"none": "none", **_AS_THEY_ARE, "max": "xhigh"}),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | _PROVIDERS_HINTS
-    | {"n", "seed", "logit_bias", "parallel_tool_calls", "modalities"},
+    accepts=_OPENAI | _PROVIDERS_HINTS | {"modalities"},
     history=HistoryStyle(reasoning=(), developer=True),
     limit="max_completion_tokens",
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
@@ -103,10 +96,7 @@ VLLM = Dialect(
     name="vllm",
     server="vLLM",
     thinking=ThinkingControl("template", efforts=_AS_THEY_ARE, budget="thinking_token_budget"),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | _EXTENDED
-    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "user", "session_id"},
+    accepts=_ENGINES | {"documents", "user", "session_id"},
     knows=_PLAIN_TEXT | {"include_stop_str_in_output"},
     history=HistoryStyle(reasoning=("reasoning_content", "reasoning")),
     continuing=Continuing("flag", after_reasoning=True),
@@ -123,10 +113,7 @@ SGLANG = Dialect(
     name="sglang",
     server="SGLang",
     thinking=ThinkingControl("template", efforts=_AS_THEY_ARE),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | _EXTENDED
-    | {"n", "seed", "logit_bias", "parallel_tool_calls", "user"},
+    accepts=_ENGINES | {"user"},
     knows=_PLAIN_TEXT | {"no_stop_trim"},
     continuing=Continuing("flag"),
     shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
@@ -142,9 +129,7 @@ LLAMA_SERVER = Dialect(
         effort_in_template=True,
         budget="thinking_budget_tokens",
     ),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | {"top_k", "min_p", "ignore_eos", "n", "seed", "logit_bias", "parallel_tool_calls"},
+    accepts=_ENGINES - {"repetition_penalty", "min_tokens", "stop_token_ids"},
     knows=_SAMPLERS,
     continuing=Continuing("flag", after_reasoning=True, in_reasoning=True),
     renames={"repetition_penalty": "repeat_penalty"},
@@ -160,7 +145,7 @@ OLLAMA = Dialect(
     name="ollama",
     server="Ollama",
     thinking=ThinkingControl("effort", efforts=_THREE),
-    accepts=_SAMPLING | _LOGPROBS | {"seed"},
+    accepts=_COMMON | _LOGPROBS | {"seed"},
     history=HistoryStyle(reasoning=("reasoning",)),
     limit="max_tokens",
     choices=frozenset(),
@@ -172,7 +157,7 @@ LM_STUDIO = Dialect(
     name="lmstudio",
     server="LM Studio",
     thinking=ThinkingControl("effort", efforts={**_THREE, "xhigh": "xhigh", "max": "xhigh"}),
-    accepts=_SAMPLING | {"top_k", "seed", "logit_bias"},
+    accepts=_COMMON | {"top_k", "seed", "logit_bias"},
     knows=frozenset({"repeat_penalty"}),
     renames={"repetition_penalty": "repeat_penalty"},
     limit="max_tokens",
@@ -188,9 +173,8 @@ OPENROUTER = Dialect(
     thinking=ThinkingControl(
         "object", efforts={"none": "none", **_AS_THEY_ARE}, budget="reasoning.max_tokens"
     ),
-    accepts=_SAMPLING
-    | _LOGPROBS
-    | {"top_k", "min_p", "repetition_penalty", "seed", "logit_bias", "parallel_tool_calls"}
+    accepts=(_OPENAI - {"n"})
+    | EXTENDED_SAMPLING
     | {"user", "verbosity", "session_id", "prompt_cache_key"},
     knows=_CACHED | {"top_a", "usage.include"},
     history=HistoryStyle(reasoning=("reasoning",), details=True, developer=True),
@@ -214,7 +198,7 @@ DEEPSEEK = Dialect(
             "max": "max",
         },
     ),
-    accepts=_SAMPLING | _LOGPROBS,
+    accepts=_COMMON | _LOGPROBS,
     knows=frozenset({"messages.prefix"}),
     history=HistoryStyle(placeholder=" "),
     continuing=Continuing("prefix"),
@@ -227,7 +211,7 @@ MISTRAL = Dialect(
     name="mistral",
     server="Mistral",
     thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
-    accepts=_SAMPLING | {"n", "parallel_tool_calls", "prediction", "metadata"},
+    accepts=_COMMON | {"n", "parallel_tool_calls", "prediction", "metadata"},
     knows=frozenset({"messages.prefix", "safe_prompt"}),
     history=HistoryStyle(reasoning=(), parts=True, nine_character_ids=True, names=False),
     continuing=Continuing("prefix", repeats=True),

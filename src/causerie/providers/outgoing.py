@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.protocol.parsing.fast_path import FastRequest, StreamOptions
+from causerie.protocol import parameters
+from causerie.protocol.parsing.fast_path import FastRequest, FastStreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
@@ -52,41 +54,17 @@ WRITTEN = (
     }
 )
 """Parameters that are written by steps of their own, each from what was parsed."""
-# Values that ask for nothing, by parameter.
-_NOTHING: Mapping[str, tuple[object, ...]] = {
-    "temperature": (1,),
-    "top_p": (1,),
-    "top_k": (-1, 0),
-    "min_p": (0,),
-    "repetition_penalty": (1,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "min_tokens": (0,),
-    "n": (1,),
-    "ignore_eos": (False,),
-    "logprobs": (False,),
-    "logit_bias": ({},),
-    "stop": ([],),
-    "stop_token_ids": ([],),
-    "documents": ([],),
-    "modalities": (["text"],),
-}
 # Hints are taken whatever they hold, but not by every server.
-_HINTS: Mapping[str, type] = {
-    **dict.fromkeys(HINTS, str),
-    "metadata": dict,
-    "prediction": dict,
-    "store": bool,
-}
+_HINT_TYPES: Mapping[str, Any] = {name: each.type for name, each in parameters.HINTS.items()}
 _DEMANDING = frozenset(
     {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
-    | {"top_k", "min_p", "repetition_penalty"}
+    | parameters.EXTENDED_SAMPLING
 )
 _UNTOLD = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
 _WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
-_USAGE = StreamOptions(include_usage=True)
+_USAGE = FastStreamOptions(include_usage=True)
 _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
 
@@ -184,10 +162,13 @@ def _write_plain(draft: RequestDraft) -> None:
 
 def _is_usual(name: str, value: object) -> bool:
     """Return whether a hint has the type that servers take; other parameters were checked."""
-    usual = isinstance(value, _HINTS.get(name, object))
-    if name == "metadata" and isinstance(value, dict):
-        return all(isinstance(each, str) for each in value.values())
-    return usual
+    if name not in HINTS:
+        return True
+    try:
+        msgspec.convert(value, _HINT_TYPES[name])
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
@@ -198,7 +179,7 @@ def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
         draft.moved(name, other)
     elif name == "session_id":
         pass  # routing keeps a session together
-    elif name in HINTS or value in _NOTHING.get(name, ()):
+    elif name in HINTS or parameters.asks_for_nothing(name, value):
         draft.dropped(name)
     else:
         raise draft.unsupported(name)

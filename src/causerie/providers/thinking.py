@@ -11,18 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from causerie.protocol.effort import USUAL, effort_within
+from causerie.protocol.parameters import ThinkingParameters
 from causerie.providers.dialect import Switch
 from causerie.providers.draft import RequestDraft
 
-PARAMETERS = frozenset(
-    {
-        "reasoning_effort",
-        "reasoning",
-        "include_reasoning",
-        "thinking_token_budget",
-        "chat_template_kwargs",
-    }
-)
+PARAMETERS = frozenset(ThinkingParameters.__struct_fields__)
 _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
 _NAME = "model:thinking"

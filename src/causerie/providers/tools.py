@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from causerie.protocol.parameters import ToolParameters
 from causerie.providers.dialect import Choice
 from causerie.providers.draft import RequestDraft
 
-PARAMETERS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
 
 def write_tools(draft: RequestDraft) -> None:

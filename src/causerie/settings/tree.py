@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from causerie.protocol.parameters import SamplingDefaults
 from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
 from causerie.settings.engine import LlamaCpp, Vllm
@@ -168,24 +169,6 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
     ] = False
 
 
-class SamplingSettings(Struct, frozen=True, kw_only=True):
-    """How this model draws tokens where a request does not say."""
-
-    temperature: Annotated[
-        Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="0 is greedy. Unset: 1.0.")
-    ] = None
-    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="Unset: 1.0.")] = (
-        None
-    )
-    top_k: Annotated[Natural | None, Meta(description="0 is off. Unset: off.")] = None
-    min_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="Unset: 0.")] = (
-        None
-    )
-    repetition_penalty: Annotated[
-        Annotated[float, Meta(gt=0, le=2)] | None, Meta(description="1.0 is off. Unset: off.")
-    ] = None
-
-
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """What happens to requests while every slot of the model is busy."""
 
@@ -235,8 +218,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     options: Annotated[
         dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
     ] = {}
-    sampling: Annotated[SamplingSettings, Meta(description="How tokens are drawn by default.")] = (
-        SamplingSettings()
+    sampling: Annotated[SamplingDefaults, Meta(description="How tokens are drawn by default.")] = (
+        SamplingDefaults()
     )
     queue: Annotated[QueueSettings, Meta(description="Waiting for a free slot.")] = QueueSettings()
     format: Annotated[

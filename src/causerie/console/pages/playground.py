@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from causerie.console.catalogue import view
+from causerie.console.playground_fields import number_fields
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden
@@ -48,6 +49,7 @@ class PlaygroundPages:
             chosen=chosen,
             allowed=await _may_ask(context),
             doors=[context.base + door.prefix for door in self._service_view.doors()],
+            numbers=number_fields(),
             example_tools=_TOOLS,
             example_schema=_SCHEMA,
         )

@@ -1,7 +1,5 @@
 // The settings of the playground: what they make of a request, and which of them a model has.
 
-const NUMBERS = ["temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty"];
-
 /** A field that cannot be sent as it is. */
 export class Wrong extends Error {
   constructor(field, message) {
@@ -35,11 +33,10 @@ export class Settings {
   /** Everything of the request but its messages; raises Wrong. */
   request() {
     const body = { model: this.model };
-    for (const name of NUMBERS) {
-      const field = this.form.elements[name];
+    for (const field of this.form.querySelectorAll("[data-number]")) {
       if (field.disabled || field.value === "") continue;
-      if (!field.checkValidity()) throw new Wrong(name, field.validationMessage);
-      body[name] = field.valueAsNumber;
+      if (!field.checkValidity()) throw new Wrong(field.name, field.validationMessage);
+      body[field.name] = field.valueAsNumber;
     }
     const stops = this.form.elements.stop;
     const lines = stops.value.split("\n").filter(Boolean);

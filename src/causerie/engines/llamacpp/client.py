@@ -16,7 +16,6 @@ import msgspec
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     Output,
     PromptTooLong,
     Started,
@@ -26,15 +25,18 @@ from causerie.engines.base import (
     TokenAlternative,
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.sampling import engine_fields, neutral_values
 from causerie.engines.transport import EngineTransport, near, whole
 from causerie.engines.watchdog import Pulse
+from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.sse import EventDecoder
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
+_ENGINE = "llamacpp"
 # In the order of other engines: the temperature is applied before the candidates are cut.
-_NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-_NO_PENALTY = {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+_NEUTRAL = {"temperature": 1.0, **neutral_values(_ENGINE, "narrows")}
+_NO_PENALTY = neutral_values(_ENGINE, "penalises")
 # The last item would repeat the whole prompt and all settings.
 _LAST_FIELDS = (
     "content", "tokens", "stop", "stop_type", "tokens_predicted", "tokens_evaluated", "timings"
@@ -105,7 +107,7 @@ class LlamaCppClient:
     async def complete(
         self,
         request: TextRequest,
-        defaults: EngineSampling,
+        defaults: SamplingDefaults,
         partial: PartialTokens,
         pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
@@ -123,7 +125,7 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def sample(self, request: TextRequest, defaults: EngineSampling) -> Token:
+    async def sample(self, request: TextRequest, defaults: SamplingDefaults) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
         body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
         item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
@@ -170,29 +172,17 @@ async def _outputs(
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
-def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str, Any]:
+def completion_body(request: TextRequest, defaults: SamplingDefaults) -> dict[str, Any]:
     """Return the engine's request. Unset parameters are neutral, not the engine's defaults."""
     wanted = request.sampling
-
-    def chosen(name: str, neutral: float) -> float:
-        value = getattr(wanted, name)
-        value = getattr(defaults, name) if value is None else value
-        return neutral if value is None else value
-
     body: dict[str, Any] = {
         "prompt": request.prompt,
         "n_predict": request.max_tokens,
         "stream": True,
         "return_tokens": True,
         "cache_prompt": True,
-        "temperature": chosen("temperature", 1.0),
-        "top_p": chosen("top_p", 1.0),
-        "top_k": chosen("top_k", 0),
-        "min_p": chosen("min_p", 0.0),
-        "repeat_penalty": chosen("repetition_penalty", 1.0),
         "repeat_last_n": len(request.prompt) + request.max_tokens,
-        "frequency_penalty": chosen("frequency_penalty", 0.0),
-        "presence_penalty": chosen("presence_penalty", 0.0),
+        **engine_fields(_ENGINE, wanted, defaults),
         "ignore_eos": request.ignore_eos,
         "return_progress": True,
         "response_fields": _LAST_FIELDS,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     ModelFacts,
     Output,
     PromptTooLong,
@@ -26,6 +25,7 @@ from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
+from causerie.protocol.parameters import SamplingDefaults
 
 _NO_TOKEN = -1
 
@@ -43,7 +43,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         weights: Path,
         options: LlamaCppOptions,
         *,
-        sampling: EngineSampling = EngineSampling(),  # noqa: B008 - frozen
+        sampling: SamplingDefaults = SamplingDefaults(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
         alongside = (*options.lora, options.draft)

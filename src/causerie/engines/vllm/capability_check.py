@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, EngineSampling, TextRequest, Token
+from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Run
 from causerie.engines.vllm.client import VllmClient, VllmRefused
 from causerie.engines.vllm.options import MOST_ALTERNATIVES
+from causerie.protocol.parameters import SamplingParams
 
 SAMPLE = "Größe 40, déjà vu: 12345 ½ Ω 日本"  # vocabularies that differ read it differently
 
@@ -82,7 +83,7 @@ async def ensure_able(client: VllmClient, ids: Sequence[int], run: Run) -> None:
 
     ``ids`` is how we read :data:`SAMPLE`; ``run`` is a generation there.
     """
-    one_token = TextRequest(ids, 1, EngineSampling(temperature=0.0))
+    one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _in_time():
         await _ensure_same_words(client, ids)
         await _ensure_grammars(one_token, run)

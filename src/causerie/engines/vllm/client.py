@@ -16,7 +16,6 @@ import msgspec
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     Output,
     Stopped,
     TextRequest,
@@ -24,9 +23,11 @@ from causerie.engines.base import (
     TokenAlternative,
 )
 from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.sampling import engine_fields
 from causerie.engines.transport import EngineTransport, whole
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
 from causerie.engines.watchdog import Pulse
+from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.sse import EventDecoder
 from causerie.transport.client import Reach
 from causerie.transport.errors import TransportFailed
@@ -35,14 +36,6 @@ from causerie.transport.response import HttpResponse
 _DONE = b"[DONE]"
 _PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
 _ID = "token_id:"  # before the number, where a token is named by its id
-_NEUTRAL = EngineSampling(
-    temperature=1.0, top_p=1.0, top_k=0, min_p=0.0, repetition_penalty=1.0,
-    frequency_penalty=0.0, presence_penalty=0.0,
-)  # fmt: skip
-_SAMPLED = (
-    "temperature", "top_p", "top_k", "min_p",
-    "repetition_penalty", "frequency_penalty", "presence_penalty",
-)  # fmt: skip
 
 
 class _Logprobs(msgspec.Struct):
@@ -116,7 +109,7 @@ class VllmClient:
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...],
+        self, request: TextRequest, defaults: SamplingDefaults, stops: tuple[int, ...],
         spelling: Spelling, pulse: Pulse,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
         """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
@@ -139,7 +132,7 @@ class VllmClient:
 
 
 def completion_body(
-    request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...]
+    request: TextRequest, defaults: SamplingDefaults, stops: tuple[int, ...]
 ) -> dict[str, Any]:
     """Return the engine's request without its model. Unset parameters are neutral.
 
@@ -153,7 +146,7 @@ def completion_body(
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_token_ids": True,
-        **_sampled(request.sampling, defaults),
+        **engine_fields("vllm", request.sampling, defaults),
     }
     if request.sampling.seed is not None:
         body["seed"] = request.sampling.seed
@@ -167,16 +160,6 @@ def completion_body(
         body["logprobs"] = min(request.logprobs, MOST_ALTERNATIVES)
         body["return_tokens_as_token_ids"] = True
     return body
-
-
-def _sampled(wanted: EngineSampling, defaults: EngineSampling) -> Mapping[str, float]:
-    """Return each setting: the request's, or the default, or a neutral value."""
-    ways = (wanted, defaults, _NEUTRAL)
-    chosen = {
-        name: next((value for way in ways if (value := getattr(way, name)) is not None), None)
-        for name in _SAMPLED
-    }
-    return {name: value for name, value in chosen.items() if value is not None}
 
 
 async def _outputs(

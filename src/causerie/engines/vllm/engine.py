@@ -10,7 +10,6 @@ from pathlib import Path
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineSampling,
     ModelFacts,
     Output,
     PromptTooLong,
@@ -31,6 +30,7 @@ from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
 from causerie.engines.weights.vocabulary import read_vocabulary
+from causerie.protocol.parameters import SamplingDefaults
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -48,7 +48,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         folder: Path,
         options: VllmOptions | Elsewhere,
         *,
-        sampling: EngineSampling = EngineSampling(),  # noqa: B008 - frozen
+        sampling: SamplingDefaults = SamplingDefaults(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.question import ProbeQuestion, Script
@@ -10,6 +10,8 @@ from causerie.probe.reading import ProbeAnswer, answered, refusal
 from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, unclear, weighed, yes
+from causerie.protocol.declaration import Effect
+from causerie.protocol.parameters import SAMPLING
 
 _OPEN = "Invent a name for a spaceship and for its captain."
 _AGAIN = "Write the word ha thirty times, like this: ha ha ha ha"
@@ -144,30 +146,24 @@ def _question(
     return ProbeQuestion(name, "contract 1", words, script, decides=(name,), asks=asks, tokens=80)
 
 
+def _of_effects(effect: Effect) -> Iterator[ProbeQuestion]:
+    """Yield a question for each sampling parameter that acts this way."""
+    for parameter in SAMPLING:
+        name, value = parameter.name, parameter.facts.visible_at
+        if parameter.facts.effect != effect or value is None:
+            continue
+        if effect == "narrows":
+            yield _question(name, f"Does `{name}` narrow?", _narrowed(name, value), 6)
+        else:
+            words = f"Does `{name}` change a text that repeats?"
+            yield _question(name, words, _changed(name, value), 4)
+
+
 QUESTIONS = (
     _question("temperature", "Does `temperature` heat and cool?", _temperature, 5),
-    _question("top_p", "Does `top_p` narrow?", _narrowed("top_p", 0.01), 6),
-    _question("top_k", "Does `top_k` narrow?", _narrowed("top_k", 1), 6),
-    _question("min_p", "Does `min_p` narrow?", _narrowed("min_p", 1.0), 6),
+    *_of_effects("narrows"),
     _question("seed", "Does `seed` repeat a text?", _seed, 5),
-    _question(
-        "frequency_penalty",
-        "Does `frequency_penalty` change a text that repeats?",
-        _changed("frequency_penalty", 2.0),
-        4,
-    ),
-    _question(
-        "presence_penalty",
-        "Does `presence_penalty` change a text that repeats?",
-        _changed("presence_penalty", 2.0),
-        4,
-    ),
-    _question(
-        "repetition_penalty",
-        "Does `repetition_penalty` change a text that repeats?",
-        _changed("repetition_penalty", 2.0),
-        4,
-    ),
+    *_of_effects("penalises"),
     _question("logit_bias", "Does `logit_bias` force a token?", _bias, 3),
     ProbeQuestion(
         "logprobs",

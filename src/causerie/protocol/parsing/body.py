@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.parameters import MAX_DOCUMENTS, MAX_ID
+from causerie.protocol.parsing.declared import read
 from causerie.protocol.parsing.document import check_work, decode
 from causerie.protocol.parsing.fast_path import read_fast_path
 from causerie.protocol.parsing.fields import ObjectReader, shown, unsupported
@@ -32,10 +34,6 @@ from causerie.protocol.preferences import INDIFFERENT
 from causerie.protocol.request import ChatRequest, Message
 from causerie.runtime.offload import LARGE
 
-_MAX_CHOICES = 16
-_MAX_DOCUMENTS = 4096
-_MAX_ID = 256
-
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     """The request that ``body`` holds.
@@ -61,21 +59,21 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
     tools = read_tools(fields)
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
-    parallel = fields.boolean("parallel_tool_calls")
-    continues = fields.boolean("continue_final_message") or False
+    parallel = read(fields, "parallel_tool_calls")
+    continues = read(fields, "continue_final_message") or False
     return ChatRequest(
         model=model,
         messages=messages,
         characters=plain_length(messages),
-        stream=fields.boolean("stream") or False,
+        stream=read(fields, "stream") or False,
         include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
         max_tokens=length.most,
         min_tokens=length.least,
-        n=fields.integer("n", 1, _MAX_CHOICES) or 1,
+        n=read(fields, "n") or 1,
         sampling=read_sampling(fields),
         stop=read_stop(fields),
         stop_token_ids=read_stop_token_ids(fields),
-        ignore_eos=fields.boolean("ignore_eos") or False,
+        ignore_eos=read(fields, "ignore_eos") or False,
         top_logprobs=read_top_logprobs(fields),
         tools=tools,
         tool_choice=read_tool_choice(fields, tools),
@@ -86,7 +84,7 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
         documents=_documents(fields),
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
-        session_id=fields.string("session_id", most=_MAX_ID),
+        session_id=read(fields, "session_id"),
         cache_key=_cache_key(fields),
         large=large,
         fallbacks=fallbacks,
@@ -106,13 +104,13 @@ def _asks(fields: ObjectReader, name: str) -> bool:
 def _cache_key(fields: ObjectReader) -> str | None:
     """A hint, so whatever it is, it is taken."""
     key = fields.get("prompt_cache_key")
-    return key[:_MAX_ID] if isinstance(key, str) and key else None
+    return key[:MAX_ID] if isinstance(key, str) and key else None
 
 
 def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
     if rules.router and fields.has("models"):
-        return read_models(fields, _MAX_ID)
-    return fields.required_string("model", most=_MAX_ID), ()
+        return read_models(fields, MAX_ID)
+    return fields.required_string("model", most=MAX_ID), ()
 
 
 def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
@@ -149,14 +147,14 @@ def _template_kwargs(fields: ObjectReader) -> Mapping[str, object]:
 
 
 def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
-    return tuple(one.values for one in fields.objects("documents", most=_MAX_DOCUMENTS))
+    return tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS))
 
 
 def _generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
     """Whether a new answer begins; a continued message must be there to be continued."""
-    wanted = fields.boolean("add_generation_prompt")
+    wanted = read(fields, "add_generation_prompt")
     if not continues:
         return True if wanted is None else wanted
     if wanted:

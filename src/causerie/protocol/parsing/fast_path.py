@@ -12,10 +12,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from causerie.protocol.parameters import Count, ModelId, SamplingParams, Temperature, TopP
 from causerie.protocol.parsing.rules import ParsingRules
-from causerie.protocol.request import ChatRequest, Message, SamplingParams, Unread
-
-_MAX_TOKENS = 2**31 - 1
+from causerie.protocol.request import ChatRequest, Message, Unread
 
 
 class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -29,21 +28,21 @@ class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_default
     name: None = None
 
 
-class StreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
     include_usage: bool | None = None
 
 
 class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The fields, which may be encoded again."""
+    """The fields, which may be encoded again; their types are those of the declarations."""
 
-    model: Annotated[str, Meta(min_length=1, max_length=256)]
+    model: ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Meta(ge=1, le=_MAX_TOKENS)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=1, le=_MAX_TOKENS)] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    stream_options: FastStreamOptions | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
 
 
 class FastRequest(Unread, frozen=True):
@@ -95,7 +94,9 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         limit if most is None else most,
         sampling=_AS_USUAL
         if temperature is None and top_p is None
-        else SamplingParams(temperature, top_p),
+        else SamplingParams(temperature)
+        if top_p is None
+        else SamplingParams(temperature, top_p=top_p),
         params=_params.get(given) or _named(given),
         sent=FastRequest(fields),
     )

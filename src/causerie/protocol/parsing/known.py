@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import reduce
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
+from causerie.protocol import parameters
+from causerie.protocol.declaration import declared
 from causerie.protocol.parsing.fields import unsupported
 from causerie.protocol.parsing.privileged import Privilege, privilege_of
-from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
+from causerie.protocol.parsing.rules import HINTS, REFUSED
 from causerie.protocol.request import Unlisted
 
 _MOST_NAMES = 32
@@ -40,45 +46,41 @@ OPEN = Known(others="open")
 PASSED = Known(others="passed")
 
 
-def _leaves(*names: str, **deeper: Known) -> Known:
-    return Known({**dict.fromkeys(names, LEAF), **deeper})
+def known_of(kind: Any) -> Known:
+    """Return what is known of values of a type: the fields of its structs, at every depth."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    origin = get_origin(bare)
+    if origin in (Union, UnionType):
+        return reduce(_merged, map(known_of, get_args(bare)))
+    if origin is tuple:
+        return known_of(get_args(bare)[0])
+    if isinstance(origin or bare, type) and issubclass(origin or bare, Mapping):
+        return OPEN
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        fields = {each.name: known_of(each.type) for each in declared(bare)}
+        tag = bare.__struct_config__.tag_field
+        return Known(fields | ({tag: LEAF} if tag else {}))
+    return LEAF
 
 
-_NAMED = _leaves("type", function=_leaves("name"))
-_MESSAGE = _leaves(
-    "role",
-    "name",
-    "refusal",
-    "tool_call_id",
-    "reasoning_content",
-    "reasoning",
-    content=_leaves("type", "text", "refusal", image_url=_leaves("url", "detail")),
-    tool_calls=_leaves(
-        "id", "type", "index", function=_leaves("name", "arguments"), extra_content=OPEN
-    ),
-    reasoning_details=OPEN,  # a provider's own, which must come back to it unchanged
-)
+def _merged(one: Known, other: Known) -> Known:
+    fields = dict(one.fields)
+    for name, known in other.fields.items():
+        fields[name] = _merged(fields[name], known) if name in fields else known
+    return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
+
+
+def _of_hint(kind: Any) -> Known:
+    """Return what is known of a hint; one of an odd type is not sent on."""
+    known = known_of(kind)
+    return known if known.fields else OPEN
+
+
 KNOWN = Known(
     {
-        **dict.fromkeys(HONOURED | REFUSED.keys(), LEAF),
-        **dict.fromkeys(HINTS, OPEN),  # those of an odd type are not sent on
-        "prediction": _leaves("type", content=_leaves("type", "text")),
-        "messages": _MESSAGE,
-        "tools": _leaves(
-            "type", function=_leaves("name", "description", "strict", parameters=OPEN)
-        ),
-        "tool_choice": _leaves(
-            "type", function=_leaves("name"), allowed_tools=_leaves("mode", tools=_NAMED)
-        ),
-        "response_format": _leaves(
-            "type", json_schema=_leaves("name", "description", "strict", schema=OPEN), schema=OPEN
-        ),
-        "structured_outputs": _leaves("regex", "choice", "grammar", json=OPEN),
-        "stream_options": _leaves("include_usage", "include_obfuscation", "continuous_usage_stats"),
-        "reasoning": _leaves("effort", "max_tokens", "exclude", "enabled", "summary"),
-        "chat_template_kwargs": OPEN,
-        "documents": OPEN,
-        "logit_bias": OPEN,
+        **dict.fromkeys(REFUSED, LEAF),
+        **{name: _of_hint(each.type) for name, each in parameters.HINTS.items()},
+        **{name: known_of(each.type) for name, each in parameters.PARAMETERS.items()},
     }
 )
 """The fields of the interface."""

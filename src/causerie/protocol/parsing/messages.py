@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.body_types import MAX_NAME, MAX_PAST_CALLS
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     as_object,
@@ -27,12 +28,10 @@ _ROLES: Mapping[str, Role] = {
     "tool": "tool",
 }
 _LONGEST_ADDRESS = 8192
+_MAX_PARTS = 4096
 _WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)
 _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_MAX_PARTS = 4096
-_MAX_CALLS = 1024
-_MAX_NAME = 256
 _TEXT_PARTS = {"text": "text", "refusal": "refusal"}
 _OF_PARTS = ("text", "refusal", "image_url")
 
@@ -75,7 +74,7 @@ def plain_length(messages: Sequence[Message]) -> int | None:
 
 def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
     role = _role(fields)
-    name = fields.string("name", most=_MAX_NAME)
+    name = fields.string("name", most=MAX_NAME)
     if role == "assistant":
         return _assistant(fields, name)
     content = _content(fields, role)
@@ -110,7 +109,7 @@ def _assistant(fields: ObjectReader, name: str | None) -> Message:
     if content is None:
         content = fields.string("refusal")  # said instead, as clients send it back
     reasoning = _reasoning(fields)
-    calls = tuple(_call(call) for call in fields.objects("tool_calls", most=_MAX_CALLS))
+    calls = tuple(_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
     return Message(
@@ -146,8 +145,8 @@ def _call(fields: ObjectReader) -> ToolCall:
             param=function.param("arguments"),
         )
     return ToolCall(
-        id=fields.required_string("id", most=_MAX_NAME),
-        name=function.required_string("name", most=_MAX_NAME),
+        id=fields.required_string("id", most=MAX_NAME),
+        name=function.required_string("name", most=MAX_NAME),
         arguments=function.string("arguments") or "",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.body_types import MAX_OPTIONS, StructuredOutputs
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     missing,
@@ -22,8 +23,7 @@ from causerie.protocol.request import (
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_KINDS = ("json", "regex", "choice", "grammar")
-_MAX_OPTIONS = 4096
+_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
@@ -104,7 +104,7 @@ def _schema(fields: ObjectReader) -> JsonSchema:
 
 def _options(fields: ObjectReader) -> tuple[str, ...]:
     options = []
-    for index, option in enumerate(fields.array("choice", most=_MAX_OPTIONS) or ()):
+    for index, option in enumerate(fields.array("choice", most=MAX_OPTIONS) or ()):
         param = f"{fields.param('choice')}[{index}]"
         if not isinstance(option, str):
             raise wrong_type(param, "a string", option)

@@ -10,6 +10,9 @@ from decimal import Decimal, InvalidOperation
 from typing import get_args
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling, ProviderPreferences
+from causerie.protocol.declaration import declared
+from causerie.protocol.parameters import MAX_MODELS, RouterParameters
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     missing,
@@ -19,31 +22,16 @@ from causerie.protocol.parsing.fields import (
 )
 from causerie.protocol.preferences import INDIFFERENT, UNBOUNDED, MostPrice, Preferences, SortBy
 
-ROUTER_FIELDS = frozenset({"models", "provider", "route", "transforms", "plugins", "usage"})
-_MAX_MODELS = 16
-_MAX_NAMES = 64
-_PROVIDER = frozenset(
-    {
-        "order",
-        "only",
-        "ignore",
-        "quantizations",
-        "allow_fallbacks",
-        "require_parameters",
-        "data_collection",
-        "zdr",
-        "sort",
-        "max_price",
-    }
-)
-_PRICES = ("prompt", "completion", "request")
+ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
+_PROVIDER = frozenset(ProviderPreferences.__struct_fields__)
+_PRICES = PriceCeiling.__struct_fields__
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
 def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
     """The model that is asked for, and those to fall back on; ``most`` characters each."""
     asked = fields.string("model", most=most)
-    named = _names(fields, "models", _MAX_MODELS)
+    named = _names(fields, "models", MAX_MODELS)
     for index, name in enumerate(named):
         if len(name) > most:
             param = f"{fields.param('models')}[{index}]"
@@ -61,7 +49,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     """``provider``; the other fields of this door are checked, too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
-        if fields.array(name, most=_MAX_NAMES):
+        if fields.array(name, most=MAX_PROVIDER_NAMES):
             raise unsupported(name, "Messages and replies are never altered here; leave it out.")
     provider = fields.child("provider")
     if provider is None:
@@ -73,7 +61,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
-        order=_names(provider, "order", _MAX_NAMES),
+        order=_names(provider, "order", MAX_PROVIDER_NAMES),
         only=_set(provider, "only"),
         ignore=_set(provider, "ignore") or frozenset(),
         quantizations=_set(provider, "quantizations"),
@@ -105,7 +93,7 @@ def _names(fields: ObjectReader, name: str, most: int) -> tuple[str, ...]:
 
 def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     """``None`` for an empty list too: programs send one where nothing was chosen."""
-    return frozenset(_names(fields, name, _MAX_NAMES)) or None
+    return frozenset(_names(fields, name, MAX_PROVIDER_NAMES)) or None
 
 
 def _sort(provider: ObjectReader) -> SortBy | None:

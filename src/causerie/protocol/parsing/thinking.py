@@ -13,23 +13,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.body_types import MAX_INT32
 from causerie.protocol.effort import EFFORTS, USUAL
+from causerie.protocol.parameters import ReasoningBody, ThinkingParameters
 from causerie.protocol.parsing.fields import ObjectReader, unsupported
 from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import Thinking
 
-_REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled", "summary")
-_FIELDS = frozenset(
-    {
-        "chat_template_kwargs",
-        "reasoning_effort",
-        "thinking_token_budget",
-        "include_reasoning",
-        "reasoning",
-    }
-)
+_REASONING_FIELDS = ReasoningBody.__struct_fields__
+_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
 _DEFAULT = Thinking()
-_MAX_BUDGET = 2**31 - 1
 _MAX_WORD = 64
 
 T = TypeVar("T")
@@ -124,7 +117,7 @@ def _template_effort(kwargs: ObjectReader) -> _Said[str] | None:
 
 
 def _budget(fields: ObjectReader, name: str) -> _Said[int] | None:
-    value = fields.integer(name, 0, _MAX_BUDGET)
+    value = fields.integer(name, 0, MAX_INT32)
     return None if value is None else _Said(value, fields.param(name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from causerie.protocol.body_types import MAX_TOOLS
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     as_object,
@@ -16,7 +17,6 @@ from causerie.protocol.parsing.fields import (
 )
 from causerie.protocol.request import Tool, ToolChoice
 
-_MAX_TOOLS = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _MODES: dict[str, Literal["none", "auto", "required"]] = {
     "none": "none",
@@ -28,7 +28,7 @@ _MODES: dict[str, Literal["none", "auto", "required"]] = {
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     """The functions in order, with unique names."""
     tools: dict[str, Tool] = {}
-    for fields in body.objects("tools", most=_MAX_TOOLS):
+    for fields in body.objects("tools", most=MAX_TOOLS):
         tool = _tool(fields)
         if tool.name in tools:
             raise wrong_value(
@@ -94,7 +94,7 @@ def _choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     mode = allowed.word("mode", ("auto", "required"))
     if mode is None:
         raise missing(allowed.param("mode"), "auto or required")
-    entries = allowed.array("tools", most=_MAX_TOOLS)
+    entries = allowed.array("tools", most=MAX_TOOLS)
     if not entries:
         raise missing(allowed.param("tools"), "an array of at least one function")
     names = [

@@ -1,0 +1,52 @@
+"""The number fields of the playground, made from the declarations of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from causerie.protocol.declaration import Control, Number, Parameter
+from causerie.protocol.parameters import PARAMETERS, SAMPLING
+
+_LARGEST = 2**53 - 1  # integer that a script can tell from its neighbours
+_FINEST = 0.01  # step of a number with a fraction
+
+
+@dataclass(frozen=True, slots=True)
+class NumberField:
+    """One field: its parameter, label, range, step, and the hint that an empty one shows."""
+
+    name: str
+    label: str
+    least: float
+    most: float
+    step: float
+    unset: str
+    first: bool  # shown at once, others under "More"
+
+
+def number_fields() -> tuple[NumberField, ...]:
+    """Return a field for every number by which tokens are drawn, and for others that want one."""
+    return tuple(_fields())
+
+
+def _fields() -> Iterator[NumberField]:
+    drawn = {each.name for each in SAMPLING}
+    for parameter in PARAMETERS.values():
+        number, control = parameter.number, parameter.facts.control
+        if number is not None and (control is not None or parameter.name in drawn):
+            yield _field(parameter, number, control or Control())
+
+
+def _field(parameter: Parameter, number: Number, control: Control) -> NumberField:
+    step = 1 if number.kind is int else _FINEST
+    neutral = parameter.facts.neutral
+    return NumberField(
+        name=parameter.name,
+        label=parameter.label,
+        least=max(number.least + (step if number.above else 0), -_LARGEST),
+        most=min(number.most, _LARGEST),
+        step=step,
+        unset=control.unset or (f"{neutral[0]:g}" if neutral else "not sent"),
+        first=control.first,
+    )

@@ -1,0 +1,160 @@
+"""The form in which a parameter of a request is declared: a typed field, and :class:`Facts`.
+
+A declaration is a field of a struct, ``Annotated[TYPE, Meta(...), Facts(...)]``: the type and its
+``Meta`` give name, type, range and description, ``Facts`` the rest. :func:`declared` reads the
+fields of a struct back as :class:`Parameter`. Knows no parameter by name.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from msgspec import Meta, Struct, structs
+
+Origin = Literal["", "common", "openai", "engines"]
+"""Servers that know a parameter.
+
+``common``: every server of chat completions; ``openai``: those that follow OpenAI's reference
+closely; ``engines``: open engines such as vLLM, and servers in front of them. A dialect names
+origins and the exceptions of its server; a parameter without origin is named by dialects alone.
+"""
+Effect = Literal["", "narrows", "penalises"]
+"""How a sampling parameter acts.
+
+``narrows``: it cuts unlikely candidates off; ``penalises``: it makes repetition less likely.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The field of the playground: its label, whether it is shown at once, the hint if empty."""
+
+    label: str = ""  # empty: the name of the parameter in words
+    first: bool = False
+    unset: str = ""  # empty: the neutral value
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts of a parameter that its type does not tell."""
+
+    origin: Origin = ""
+    neutral: tuple[Any, ...] = ()  # values that ask for nothing; engines get the first one
+    effect: Effect = ""
+    visible_at: float | None = None  # a value with so strong an effect that a probe sees it
+    engines: Mapping[str, str | None] = field(default_factory=dict)
+    """Names of its field at engines of our own, where they differ; ``None``: refused there."""
+    router: bool = False  # only routers describe it
+    takes: str = ""  # the values in words, where the type does not say them well
+    control: Control | None = None  # of the playground; a number has one anyway
+
+
+_NO_FACTS = Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of the type ``kind`` from ``least`` (itself left out if ``above``) to ``most``."""
+
+    kind: type[int] | type[float]
+    least: float
+    most: float
+    above: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter, as it was declared. ``type`` is that of its values, without ``None``."""
+
+    name: str
+    annotation: Any  # as it was written
+    type: Any
+    facts: Facts
+    required: bool = False
+    description: str = ""
+
+    @property
+    def optional(self) -> Any:
+        """The annotation, with ``None`` among its alternatives."""
+        if get_origin(self.annotation) is not Annotated:
+            return self.annotation | None
+        inner, *notes = get_args(self.annotation)
+        return Annotated[(inner | None, *notes)]
+
+    @property
+    def bare(self) -> Any:
+        """The type without its annotations."""
+        return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+
+    @property
+    def number(self) -> Number | None:
+        """Type and range of a number, or ``None`` for any other parameter."""
+        if self.bare not in (int, float):
+            return None
+        bounds = {
+            name: value
+            for meta in metas(self.type)
+            for name in ("ge", "gt", "le")
+            if (value := getattr(meta, name)) is not None
+        }
+        above = "gt" in bounds
+        return Number(self.bare, bounds["gt" if above else "ge"], bounds["le"], above)
+
+    @property
+    def most_characters(self) -> int | None:
+        """Greatest length of a text."""
+        lengths = (meta.max_length for meta in metas(self.type))
+        return next((length for length in lengths if length is not None), None)
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        given = self.facts.control.label if self.facts.control else ""
+        return given or self.name.replace("_", " ").capitalize()
+
+
+def declared(group: type[Struct]) -> Iterator[Parameter]:
+    """Yield the parameters that a struct declares, in its order."""
+    hints = typing.get_type_hints(group, include_extras=True)
+    for each in structs.fields(group):
+        annotation = hints[each.name]
+        kind, notes = _opened(annotation)
+        yield Parameter(
+            name=each.encode_name,
+            annotation=annotation,
+            type=kind,
+            facts=next((note for note in notes if isinstance(note, Facts)), _NO_FACTS),
+            required=each.required,
+            description=next(
+                (note.description for note in notes if isinstance(note, Meta) and note.description),
+                "",
+            ),
+        )
+
+
+def metas(kind: Any) -> list[Meta]:
+    """Return the ``Meta`` of an annotated type."""
+    notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    return [note for note in notes if isinstance(note, Meta)]
+
+
+def without_none(kind: Any) -> Any:
+    """Return a type without ``None`` among its alternatives."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return reduce(or_, (each for each in get_args(kind) if each is not NoneType))
+
+
+def _opened(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the type of the values without ``None``, and the outermost notes."""
+    if get_origin(kind) is not Annotated:
+        return without_none(kind), ()
+    inner, *notes = get_args(kind)
+    value = without_none(inner)
+    return (kind if value is inner else value), tuple(notes)

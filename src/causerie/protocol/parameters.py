@@ -1,0 +1,377 @@
+"""Every parameter of a request, declared once.
+
+A parameter is a field of the struct of its group: its type and range, a description, and the
+:class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
+messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
+engines, the parameters that models support, the probe, the defaults of models, the playground and
+the reference page are derived from here. Decision 0050 says how; `add-a-request-parameter.md`
+shows it by an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.protocol.body_types import (
+    MAX_INT32,
+    MAX_TOOLS,
+    AnyMessage,
+    AnyResponseFormat,
+    AnyToolChoice,
+    Object,
+    Prediction,
+    ProviderPreferences,
+    StreamOptions,
+    StructuredOutputs,
+    ToolDefinition,
+    UsageInclusion,
+)
+from causerie.protocol.declaration import Control, Facts, Parameter, declared
+from causerie.protocol.effort import EFFORTS
+
+MAX_STOPS = 16
+MAX_STOP_LENGTH = 1024
+MAX_STOP_IDS = 128
+MAX_DOCUMENTS = 4096
+MAX_ID = 256
+MAX_MODELS = 16
+
+Count = Annotated[int, Meta(ge=1, le=MAX_INT32)]
+Natural = Annotated[int, Meta(ge=0, le=MAX_INT32)]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+TopP = Annotated[float, Meta(gt=0, le=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+ModelId = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
+SessionId = Annotated[str, Meta(max_length=MAX_ID)]
+Stop = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_LENGTH)]
+Stops = Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)]
+Effort = Annotated[str, Meta(extra_json_schema={"enum": list(EFFORTS)})]
+Empty = Annotated[tuple[Any, ...], Meta(max_length=0)]
+TextOnly = Annotated[tuple[Literal["text"], ...], Meta(min_length=1, max_length=1)]
+
+_BOOLEAN_OR_NULL = {"type": ["boolean", "null"]}
+_MODELS_OWN = "model's own"
+
+
+class SamplingDefaults(Struct, frozen=True, gc=False):
+    """Sampling parameters of a model where a request does not set them.
+
+    They stand in the order in which engines apply them. One that is not set is neutral.
+    """
+
+    temperature: Annotated[
+        Temperature | None,
+        Meta(description="0 is greedy; 1 is neutral."),
+        Facts(origin="common", neutral=(1.0,), control=Control(first=True, unset=_MODELS_OWN)),
+    ] = None
+    top_k: Annotated[
+        Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None,
+        Meta(description="0 and -1 are off."),
+        Facts(
+            origin="engines", neutral=(0, -1), effect="narrows", visible_at=1,
+            control=Control(unset=_MODELS_OWN),
+        ),
+    ] = None  # fmt: skip
+    top_p: Annotated[
+        TopP | None,
+        Meta(description="1 is off."),
+        Facts(
+            origin="common", neutral=(1.0,), effect="narrows", visible_at=0.01,
+            control=Control(first=True, unset=_MODELS_OWN),
+        ),
+    ] = None  # fmt: skip
+    min_p: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="0 is off."),
+        Facts(
+            origin="engines", neutral=(0.0,), effect="narrows", visible_at=1.0,
+            control=Control(unset=_MODELS_OWN),
+        ),
+    ] = None  # fmt: skip
+    repetition_penalty: Annotated[
+        Annotated[float, Meta(gt=0, le=10)] | None,
+        Meta(description="1 is off."),
+        Facts(
+            origin="engines", neutral=(1.0,), effect="penalises", visible_at=2.0,
+            engines={"llamacpp": "repeat_penalty"}, control=Control(unset=_MODELS_OWN),
+        ),
+    ] = None  # fmt: skip
+
+
+class SamplingParams(SamplingDefaults, frozen=True, gc=False):
+    """Sampling parameters of a request, as engines get them; ``None`` is the model's default."""
+
+    frequency_penalty: Annotated[
+        Penalty | None,
+        Facts(origin="common", neutral=(0.0,), effect="penalises", visible_at=2.0),
+    ] = None
+    presence_penalty: Annotated[
+        Penalty | None,
+        Facts(origin="common", neutral=(0.0,), effect="penalises", visible_at=2.0),
+    ] = None
+    seed: Annotated[
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
+        Facts(
+            origin="openai", takes="a 64-bit integer", control=Control(first=True, unset="random")
+        ),
+    ] = None
+    logit_bias: Annotated[
+        Mapping[int, Annotated[float, Meta(ge=-100, le=100)]],
+        Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
+        Facts(origin="openai", neutral=({},), takes="token ids to numbers from -100 to 100"),
+    ] = {}
+
+
+class SamplingParameters(SamplingParams, frozen=True, gc=False):
+    """Sampling parameters, log-probabilities and the number of choices."""
+
+    logprobs: Annotated[bool | None, Facts(origin="openai", neutral=(False,))] = None
+    top_logprobs: Annotated[
+        Annotated[int, Meta(ge=0, le=20)] | None,
+        Meta(description="Needs `logprobs: true`."),
+        Facts(origin="openai"),
+    ] = None
+    n: Annotated[
+        Annotated[int, Meta(ge=1, le=16)] | None,
+        Meta(description="How many choices the answer has."),
+        Facts(origin="openai", neutral=(1,)),
+    ] = None
+
+
+class ToolParameters(Struct):
+    tools: Annotated[
+        Annotated[tuple[ToolDefinition, ...], Meta(max_length=MAX_TOOLS)] | None,
+        Facts(takes="up to 128 functions with unique names"),
+    ] = None
+    tool_choice: Annotated[
+        AnyToolChoice | None,
+        Facts(takes="`none`, `auto`, `required`, a named function, or `allowed_tools`"),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None,
+        Meta(
+            description="false: one call at most; true: up to 32 in one message. Not sent: several "
+            "where the model's own template shows messages with several calls, else one. A call "
+            "that repeats an earlier one of the same message (name and arguments) ends the message "
+            "and is not delivered."
+        ),
+        Facts(origin="openai"),
+    ] = None
+
+
+class FormatParameters(Struct):
+    response_format: Annotated[
+        AnyResponseFormat | None,
+        Meta(description="A `schema` alongside `json_object` is followed."),
+        Facts(takes="`text`, `json_object` or `json_schema`"),
+    ] = None
+    structured_outputs: Annotated[
+        StructuredOutputs | None, Facts(takes="one of `json`, `regex`, `choice`, `grammar`")
+    ] = None
+    modalities: Annotated[
+        TextOnly | None, Facts(neutral=(["text"],), router=True, takes='`["text"]`')
+    ] = None
+
+
+class ReasoningBody(Struct, forbid_unknown_fields=True):
+    """How the model thinks, at doors of routers."""
+
+    effort: Effort | None = None
+    max_tokens: Annotated[Natural | None, Meta(description="Not alongside `effort`.")] = None
+    exclude: Annotated[bool | None, Meta(description="Think, and do not show it.")] = None
+    enabled: bool | None = None
+    summary: Annotated[Annotated[str, Meta(max_length=64)] | None, Meta(description="A hint.")] = (
+        None
+    )
+
+
+class ThinkingParameters(Struct):
+    reasoning: Annotated[
+        ReasoningBody | None,
+        Meta(description="Belongs to router doors; others refuse it and say what to use."),
+        Facts(router=True, takes="an object"),
+    ] = None
+    reasoning_effort: Annotated[
+        Effort | None, Facts(takes=", ".join(f"`{word}`" for word in EFFORTS))
+    ] = None
+    thinking_token_budget: Annotated[
+        Natural | None, Meta(description="0 turns thinking off."), Facts(takes="tokens")
+    ] = None
+    include_reasoning: Annotated[
+        bool | None, Meta(description="false keeps the reasoning out of the answer.")
+    ] = None
+    chat_template_kwargs: Annotated[
+        Annotated[
+            Object,
+            Meta(
+                extra_json_schema={"properties": {"enable_thinking": {"type": ["boolean", "null"]}}}
+            ),
+        ]
+        | None,
+        Meta(description="Settings of the model's own template, `enable_thinking` among them."),
+        Facts(takes="an object"),
+    ] = None
+
+
+class LengthParameters(Struct):
+    max_tokens: Annotated[
+        Count | None,
+        Meta(description="The older name of `max_completion_tokens`; both must agree."),
+        Facts(control=Control("Output limit", first=True, unset="none")),
+    ] = None
+    max_completion_tokens: Annotated[
+        Count | None, Meta(description="Reasoning and answer together.")
+    ] = None
+    min_tokens: Annotated[
+        Natural | None,
+        Meta(description="Nothing ends or cuts the answer before, not `stop` either."),
+        Facts(origin="engines", neutral=(0,)),
+    ] = None
+    stop: Annotated[
+        Stop | Stops | None,
+        Facts(origin="common", neutral=([],), takes="a string, or up to 16"),
+    ] = None
+    stop_token_ids: Annotated[
+        Annotated[tuple[Natural, ...], Meta(max_length=MAX_STOP_IDS)] | None,
+        Facts(origin="engines", neutral=([],), takes="up to 128 token ids"),
+    ] = None
+    ignore_eos: Annotated[bool | None, Facts(origin="engines", neutral=(False,))] = None
+
+
+class ConversationParameters(Struct, kw_only=True):
+    model: Annotated[ModelId, Facts(takes="Required: an id from `GET /models`")]
+    messages: Annotated[
+        Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
+        Facts(takes="Required: at least one, see below"),
+    ]
+    stream: bool | None = None
+    stream_options: Annotated[
+        StreamOptions | None, Facts(takes="an object with `include_usage`: true or false")
+    ] = None
+    documents: Annotated[
+        Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
+        Meta(description="Refused where the model's template shows none."),
+        Facts(neutral=([],), takes="objects"),
+    ] = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    session_id: Annotated[
+        SessionId | None, Meta(description="The header `x-session-id` says the same.")
+    ] = None
+
+
+class RouterParameters(Struct):
+    """Parameters that a router reads itself; they go to no provider."""
+
+    models: Annotated[
+        Annotated[tuple[ModelId, ...], Meta(max_length=MAX_MODELS)] | None,
+        Meta(description="Models to ask one after the other, `model` before them."),
+    ] = None
+    provider: ProviderPreferences | None = None
+    route: Literal["fallback"] | None = None
+    transforms: Annotated[Empty | None, Meta(description="Messages are never altered: empty.")] = (
+        None
+    )
+    plugins: Annotated[Empty | None, Meta(description="Replies are never altered: empty.")] = None
+    usage: Annotated[
+        UsageInclusion | None, Meta(description="`include`: the usage at the end of a stream.")
+    ] = None
+
+
+class HintParameters(Struct):
+    """Parameters that are accepted with any value and dropped: no answer depends on them.
+
+    A provider that knows one gets it if its value has the type here.
+    """
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    prediction: Prediction | None = None
+    verbosity: str | None = None
+    safety_identifier: str | None = None
+
+
+GROUPS: tuple[tuple[str, type[Struct]], ...] = (
+    ("Tools", ToolParameters),
+    ("Form of the answer", FormatParameters),
+    ("Thinking", ThinkingParameters),
+    ("Sampling", SamplingParameters),
+    ("Length", LengthParameters),
+    ("Other", ConversationParameters),
+)
+"""Groups of the parameters that are read and kept, the most telling first."""
+
+
+def _parameters(*groups: type[Struct]) -> Iterator[tuple[str, Parameter]]:
+    for group in groups:
+        for parameter in declared(group):
+            yield parameter.name, parameter
+
+
+PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
+    dict(_parameters(*(group for _, group in GROUPS)))
+)
+"""Parameters that are read, checked and kept, by name."""
+
+HINTS: Mapping[str, Parameter] = MappingProxyType(dict(_parameters(HintParameters)))
+"""Parameters that are taken and dropped, by name."""
+
+SAMPLING: tuple[Parameter, ...] = tuple(declared(SamplingParams))
+"""Parameters that engines get, in the order in which they apply them."""
+
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "functions": "Define functions in `tools`.",
+        "function_call": "Use `tool_choice`.",
+        "audio": "Replies are text; leave it out.",
+        "web_search_options": "Searching is not offered; define a function in `tools`.",
+        "best_of": "Use `n`.",
+        "use_beam_search": "Tokens are drawn one by one; leave it out.",
+        "length_penalty": "It belongs to beam search, which is not offered.",
+        "echo": "The prompt is never part of the reply; leave it out.",
+        "prompt_logprobs": "Log-probabilities are given for the reply only, by `logprobs`.",
+        "bad_words": "Use `logit_bias` with the ids of their tokens.",
+        "allowed_token_ids": "Use `logit_bias`, or `structured_outputs`.",
+        "truncate_prompt_tokens": "Prompts are never cut; shorten the messages.",
+        "chat_template": "The model's own template is used; leave it out.",
+        "guided_json": "Use `structured_outputs.json`.",
+        "guided_regex": "Use `structured_outputs.regex`.",
+        "guided_choice": "Use `structured_outputs.choice`.",
+        "guided_grammar": "Use `structured_outputs.grammar`.",
+        "grammar": "Use `structured_outputs.grammar`.",
+        "json_schema": "Use `response_format` of type `json_schema`.",
+        "regex": "Use `structured_outputs.regex`.",
+        "ebnf": "Use `structured_outputs.grammar`.",
+        "format": "Use `response_format`.",
+    }
+)
+"""Parameters of other servers that change the answer and are not offered: what to use instead."""
+
+
+EXTENDED_SAMPLING = frozenset(each.name for each in SAMPLING if each.facts.origin == "engines")
+"""Sampling parameters that OpenAI's reference does not have."""
+
+
+def of_origin(*origins: str) -> frozenset[str]:
+    """Return the names of the parameters that servers of these origins know."""
+    return frozenset(name for name, each in PARAMETERS.items() if each.facts.origin in origins)
+
+
+def asks_for_nothing(name: str, value: object) -> bool:
+    """Return whether a parameter with this value is as good as left out."""
+    parameter = PARAMETERS.get(name)
+    return parameter is not None and value in parameter.facts.neutral
+
+
+def refused_by(engine: str) -> frozenset[str]:
+    """Return the parameters that an engine of our own cannot honour."""
+    return frozenset(
+        each.name for each in SAMPLING if each.facts.engines.get(engine, each.name) is None
+    )

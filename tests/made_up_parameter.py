@@ -1,0 +1,148 @@
+"""Prints what a copy of the package makes of two parameters that it alone declares.
+
+``tests/test_parameter_contract.py`` declares them in the copy and runs this there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from api_table import parameter_table
+from configuration_page import configuration_page
+from dialects_page import dialects_page
+
+import causerie
+from causerie.console.playground_fields import number_fields
+from causerie.edge.openapi import document
+from causerie.engines.base import TextRequest
+from causerie.engines.llamacpp.client import completion_body as llamacpp_body
+from causerie.engines.vllm.client import completion_body as vllm_body
+from causerie.errors import InvalidRequest
+from causerie.operations.matrix import groups
+from causerie.probe.questions import QUESTIONS
+from causerie.protocol.parameters import SamplingDefaults, SamplingParams
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import read_fields
+from causerie.protocol.parsing.fast_path import read_fast_path
+from causerie.protocol.parsing.fields import ObjectReader
+from causerie.protocol.request import ChatRequest
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
+from causerie.settings import SettingsError, load
+
+NAME = "sharpness"
+
+
+def read(**fields: Any) -> ChatRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return parse(json.dumps(body).encode(), ParsingRules())
+
+
+def refusal(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except InvalidRequest as refused:
+        return str(refused)
+    return ""
+
+
+def reading() -> dict[str, Any]:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], NAME: 1.5}
+    careful = read(**{NAME: 1.5})
+    return {
+        "value": getattr(careful.sampling, NAME),
+        "given": NAME in careful.params and careful.unlisted is None,
+        "null": getattr(read(**{NAME: None}).sampling, NAME),
+        "too much": refusal(lambda: read(**{NAME: 3})),
+        "no number": refusal(lambda: read(**{NAME: "x"})),
+        "left to the careful reader": read_fast_path(json.dumps(asked).encode(), ParsingRules())
+        is None,
+        "same": read_fields(ObjectReader(asked), ParsingRules()) == careful,
+    }
+
+
+def engines() -> dict[str, Any]:
+    def bodies(sampling: SamplingParams, defaults: SamplingDefaults) -> list[Any]:
+        request = TextRequest((1,), 1, sampling)
+        return [
+            llamacpp_body(request, defaults).get("sharp"),
+            vllm_body(request, defaults, ()).get(NAME),
+        ]
+
+    of_request = msgspec.convert({NAME: 1.5}, SamplingParams)
+    of_model = msgspec.convert({NAME: 0.5}, SamplingDefaults)
+    return {
+        "of the request": bodies(of_request, of_model),
+        "of the model": bodies(SamplingParams(), of_model),
+        "neutral": bodies(SamplingParams(), SamplingDefaults()),
+        "samplers": llamacpp_body(TextRequest((1,), 1, of_request), of_model)["samplers"],
+        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), of_model),
+        "not refused": vllm_body(TextRequest((1,), 1), of_model, ())["wobble"],
+    }
+
+
+def dialects() -> dict[str, Any]:
+    def sent(dialect: str, value: float) -> object:
+        out = outgoing(read(**{NAME: value}), DIALECTS[dialect], "theirs")
+        return [json.loads(out.body).get(NAME), list(out.changes)]
+
+    return {
+        "vllm": sent("vllm", 1.5),
+        "openai": refusal(lambda: sent("openai", 1.5)),
+        "openai, neutral": sent("openai", 1),
+        "page": _line(dialects_page(), NAME),
+    }
+
+
+def configured(folder: Path) -> dict[str, Any]:
+    def loaded(text: str) -> Any:
+        file = folder / "causerie.toml"
+        file.write_text(text)
+        return load(file=file, environ={}).settings
+
+    model = '[[models]]\nid = "a"\nref = "hf:o/r"\n[models.sampling]\n'
+    try:
+        loaded(f"{model}{NAME} = 5")
+        wrong = ""
+    except SettingsError as refused:
+        wrong = str(refused.problems[0])
+    return {
+        "default": getattr(loaded(f"{model}{NAME} = 0.5").models[0].sampling, NAME),
+        "wrong": wrong.partition(": ")[2],
+        "page": _line(configuration_page(), NAME),
+    }
+
+
+def shown() -> dict[str, Any]:
+    described: Any = document(4096)
+    schemas = described["components"]["schemas"]
+    (question,) = (each for each in QUESTIONS if NAME in each.decides)
+    (field,) = (each for each in number_fields() if each.name == NAME)
+    return {
+        "openapi": [schemas[name]["properties"][NAME] for name in ("ChatRequest", "RouterRequest")],
+        "question": question.words,
+        "groups": [title for title, names in groups() if NAME in names],
+        "reference": _line(parameter_table(), NAME),
+        "playground": [field.label, field.least, field.most, field.unset],
+    }
+
+
+def _line(page: str, name: str) -> str:
+    return next((line for line in page.splitlines() if line.startswith(f"| `{name}`")), "")
+
+
+if __name__ == "__main__":
+    told = {
+        "package": str(Path(causerie.__file__).parent),
+        "reading": reading(),
+        "engines": engines(),
+        "dialects": dialects(),
+        "configured": configured(Path(sys.argv[1])),
+        "shown": shown(),
+    }
+    sys.stdout.write(json.dumps(told))
