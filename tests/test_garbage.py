@@ -14,21 +14,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from loopkit import HI, OPEN_DOORS, PATHS
 from provider import ScriptedProvider, running
 from servicekit import ServiceView, service_view
 
 from causerie.edge.connection import Connection
 from causerie.protocol.request import ChatRequest
 
-_CONFIG = """
-[[doors]]
-name = "gateway"
-kind = "gateway"
-keys = "off"
-[[doors]]
-name = "endpoint"
-kind = "endpoint"
-keys = "off"
+_CONFIG = (
+    OPEN_DOORS
+    + """
 [[providers]]
 name = "a"
 base_url = "{url}"
@@ -45,6 +40,7 @@ targets = [{{ provider = "a", model = "m-1" }}]
 id = "tiny"
 engine = "fake"
 """
+)
 _TIMES = 3
 _LONG = "hello world " * 40_000  # goes through the thread for long work
 _GONE = (500, '{"error":{"message":"gone"}}')
@@ -66,33 +62,33 @@ def kept() -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("base", "model", "status", "fields"),
+    ("door", "model", "status", "fields"),
     [
-        ("/gateway", "one", 502, {}),
-        ("/gateway", "both", 502, {}),
-        ("/gateway", "nobody", 404, {}),
-        ("/gateway", "one", 502, {"models": ["both"]}),
-        ("/gateway", "one", 200, {"stream": True}),
-        ("/endpoints/endpoint", "tiny", 200, {}),
-        ("/endpoints/endpoint", "tiny", 200, {"stream": True}),
-        ("/endpoints/endpoint", "tiny", 400, {"messages": [{"role": "user", "content": _LONG}]}),
-        ("/endpoints/endpoint", "tiny", 400, {"messages": [{"role": "user", "content": 3}]}),
-        ("/endpoints/endpoint", "tiny", 400, {"max_tokens": 10_000_000}),
-        ("/endpoints/endpoint", "tiny", 400, {"n": 2, "max_tokens": 10_000_000}),
-        ("/endpoints/endpoint", "tiny", 400, {"structured_outputs": {"choice": ["\ud800"]}}),
-        ("/endpoints/endpoint", "tiny", 200, {"n": 2}),
+        ("gateway", "one", 502, {}),
+        ("gateway", "both", 502, {}),
+        ("gateway", "nobody", 404, {}),
+        ("gateway", "one", 502, {"models": ["both"]}),
+        ("gateway", "one", 200, {"stream": True}),
+        ("endpoint", "tiny", 200, {}),
+        ("endpoint", "tiny", 200, {"stream": True}),
+        ("endpoint", "tiny", 400, {"messages": [{"role": "user", "content": _LONG}]}),
+        ("endpoint", "tiny", 400, {"messages": [{"role": "user", "content": 3}]}),
+        ("endpoint", "tiny", 400, {"max_tokens": 10_000_000}),
+        ("endpoint", "tiny", 400, {"n": 2, "max_tokens": 10_000_000}),
+        ("endpoint", "tiny", 400, {"structured_outputs": {"choice": ["\ud800"]}}),
+        ("endpoint", "tiny", 200, {"n": 2}),
     ],
 )
 async def test_a_request_leaves_no_cycle(
-    tmp_path: Path, kept: list[Any], base: str, model: str, status: int, fields: dict[str, Any]
+    tmp_path: Path, kept: list[Any], door: str, model: str, status: int, fields: dict[str, Any]
 ) -> None:
     scripts = [_BROKEN if "stream" in fields else _GONE for _ in range(99)]
     async with running(ScriptedProvider(list(scripts))) as provider:
         config = _CONFIG.format(url=provider.base_url)
         async with service_view(tmp_path, config) as home:
-            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **fields}
+            body = {"model": model, "messages": HI, **fields}
             for _ in range(_TIMES):
-                await _send(home, base, body, status)
+                await _send(home, door, body, status)
             await asyncio.sleep(0)
             gc.collect()
             left = [one for one in kept if isinstance(one, (ChatRequest, BaseException))]
@@ -117,8 +113,8 @@ async def test_a_connection_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> 
     assert not [one for one in kept if isinstance(one, Connection)]
 
 
-async def _send(home: ServiceView, base: str, body: dict[str, Any], status: int) -> None:
-    url = f"{home.root}{base}/v1/chat/completions"
+async def _send(home: ServiceView, door: str, body: dict[str, Any], status: int) -> None:
+    url = f"{home.root}{PATHS[door]}"
     headers = {"content-type": "application/json"}
     async with home.session.post(url, data=json.dumps(body), headers=headers) as response:
         assert response.status == status, await response.text()

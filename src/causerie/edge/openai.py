@@ -113,7 +113,7 @@ class OpenAI:
         finally:
             if isinstance(answer, StreamedAnswer):
                 self._pings.leave(answer)
-        answer.finish(exchange)
+        await answer.finish(exchange)
 
     def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""

@@ -7,7 +7,9 @@ tokens that it costs are known at any time, also while nothing has come back.
 
 from __future__ import annotations
 
+import asyncio
 from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
@@ -17,6 +19,7 @@ from causerie.offload import LARGE, offload
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.portions import in_portions
 from causerie.protocol.request import ChatRequest
 from causerie.providers.fast_path import Read, read_fast_path
 from causerie.providers.incoming import Incoming
@@ -50,8 +53,8 @@ class ProviderReply:
     """
 
     __slots__ = (
-        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_request", "_response", "_sent",
-        "_stream", "_streamed", "changes",
+        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_portions", "_request",
+        "_response", "_sent", "_stream", "_streamed", "changes",
     )  # fmt: skip
 
     changes: Sequence[str]
@@ -69,6 +72,7 @@ class ProviderReply:
         self._fast_path: Read | None = None
         self._stream: BodyStream | None = None
         self._batch: Batch = ()  # all of it, where it is no stream
+        self._portions: deque[Batch] = deque()  # what follows the batch, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -162,9 +166,12 @@ class ProviderReply:
         return self._batch or await self._rest()
 
     async def _rest(self) -> Batch:
-        if self._stream is None:  # it was whole
+        if self._stream is not None:
+            return await self._stream.__anext__()
+        if not self._portions:
             raise StopAsyncIteration
-        return await self._stream.__anext__()
+        await asyncio.sleep(0)  # others have their turn
+        return self._portions.popleft()
 
     def _on_its_way(self, response: HttpResponse) -> None:
         self._response = response
@@ -190,6 +197,9 @@ class ProviderReply:
             self._read(body)
         else:
             await offload(self._read, body)
+            if self._stream is None:
+                self._batch, *others = in_portions(self._batch)
+                self._portions.extend(others)
 
     def _read(self, body: bytes) -> None:
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
