@@ -23,6 +23,7 @@ from causerie.composition.configuration import Configuration
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
 from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
 from causerie.composition.providers import ConnectedProvider
+from causerie.composition.service import decoding_bounds
 from causerie.edge.doors import DoorTable, MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.operations.examination import Examinee
@@ -33,7 +34,6 @@ from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 from causerie.pipeline import Pipeline
-from causerie.protocol import bounded_json
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.target_stats import TargetStats
 from causerie.routing.target_state import TargetStatus
@@ -243,7 +243,7 @@ class LiveOperations:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             max_messages=server.max_messages,
-            work=bounded_json.Bounds(nesting=server.max_nesting),
+            work=decoding_bounds(server),
         )
 
 

@@ -204,7 +204,7 @@ class ProviderReply:
     def _read(self, body: bytes) -> None:
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
-        if new and request.top_logprobs is None:
+        if new and request.top_logprobs is None and len(body) <= LARGE:
             read = self._fast_path = read_fast_path(body, asked.separators)
             if read is not None:
                 self._batch = read[0]
