@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from loopkit import HI, OPEN_DOORS, PATHS
-from provider import ScriptedProvider, running
+from provider import ScriptedProvider, piece, running
 from servicekit import ServiceView, service_view
 
 from causerie.edge.connection import Connection
@@ -36,6 +36,29 @@ targets = [{{ provider = "a", model = "m-1" }}, {{ provider = "b", model = "m-1"
 [[aliases]]
 id = "one"
 targets = [{{ provider = "a", model = "m-1" }}]
+[[aliases]]
+id = "continued"
+targets = [{{ provider = "a", model = "m-1" }}, {{ model = "tiny", priority = 1 }}]
+[[models]]
+id = "tiny"
+engine = "fake"
+"""
+)
+_HEDGED = (
+    OPEN_DOORS
+    + """
+[[providers]]
+name = "slow"
+base_url = "{slow}"
+[[providers]]
+name = "quick"
+base_url = "{quick}"
+[[aliases]]
+id = "hedged"
+hedge_seconds = 0.02
+targets = [
+  {{ provider = "slow", model = "m-1" }}, {{ provider = "quick", model = "m-1", priority = 1 }}
+]
 [[models]]
 id = "tiny"
 engine = "fake"
@@ -44,6 +67,7 @@ engine = "fake"
 _TIMES = 3
 _LONG = "hello world " * 40_000  # goes through the thread for long work
 _GONE = (500, '{"error":{"message":"gone"}}')
+_WHOLE = [piece(content="Hi"), piece("stop")]
 _BROKEN = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}, {"error": {"message": "gone"}}]
 
 
@@ -89,15 +113,54 @@ async def test_a_request_leaves_no_cycle(
             body = {"model": model, "messages": HI, **fields}
             for _ in range(_TIMES):
                 await _send(home, door, body, status)
-            await asyncio.sleep(0)
-            gc.collect()
-            left = [one for one in kept if isinstance(one, (ChatRequest, BaseException))]
-            frames = Counter(
-                f"{one.f_code.co_filename}:{one.f_lineno}({one.f_code.co_qualname})"
-                for one in kept
-                if isinstance(one, FrameType) and "causerie" in one.f_code.co_filename
-            )
-    assert (left, frames) == ([], {})
+            left = await _left(kept)
+    assert left == ([], {})
+
+
+async def test_a_hedged_request_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> None:
+    """The slower one is cancelled while nothing of its answer is there."""
+    slow = ScriptedProvider([[] for _ in range(9)], hold=True)
+    quick = ScriptedProvider([_WHOLE for _ in range(9)])
+    async with running(slow), running(quick):
+        config = _HEDGED.format(slow=slow.base_url, quick=quick.base_url)
+        async with service_view(tmp_path, config) as home:
+            body = {"model": "hedged", "messages": HI, "stream": True}
+            for _ in range(2):  # as many as are hedged at the start
+                assert '"content":"Hi"' in await _send(home, "gateway", body, 200)
+            left = await _left(kept)
+            assert (len(slow.requests), len(quick.requests)) == (2, 2)
+    assert left == ([], {})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_continued_request_leaves_no_cycle(
+    tmp_path: Path, kept: list[Any], stream: bool
+) -> None:
+    provider = ScriptedProvider([_BROKEN for _ in range(9)])
+    async with running(provider):
+        config = _CONFIG.format(url=provider.base_url)
+        async with service_view(tmp_path, config) as home:
+            body = {"model": "continued", "messages": HI, "stream": stream}
+            for _ in range(_TIMES):
+                said = await _send(home, "gateway", body, 200)
+                assert '"stop"' in said
+                assert "error" not in said
+            left = await _left(kept)
+    assert len(provider.requests) == _TIMES
+    assert left == ([], {})
+
+
+async def _left(kept: list[Any]) -> tuple[list[Any], Counter[str]]:
+    """Requests, failures and frames of ours that only the garbage collector could free."""
+    await asyncio.sleep(0)
+    gc.collect()
+    left = [one for one in kept if isinstance(one, (ChatRequest, BaseException))]
+    frames = Counter(
+        f"{one.f_code.co_filename}:{one.f_lineno}({one.f_code.co_qualname})"
+        for one in kept
+        if isinstance(one, FrameType) and "causerie" in one.f_code.co_filename
+    )
+    return left, frames
 
 
 async def test_a_connection_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> None:
@@ -113,12 +176,12 @@ async def test_a_connection_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> 
     assert not [one for one in kept if isinstance(one, Connection)]
 
 
-async def _send(home: ServiceView, door: str, body: dict[str, Any], status: int) -> None:
+async def _send(home: ServiceView, door: str, body: dict[str, Any], status: int) -> str:
     url = f"{home.root}{PATHS[door]}"
     headers = {"content-type": "application/json"}
     async with home.session.post(url, data=json.dumps(body), headers=headers) as response:
         assert response.status == status, await response.text()
-        await response.read()
+        return await response.text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -232,6 +232,30 @@ async def test_no_request_holds_the_loop(tmp_path: Path, model: str) -> None:
     assert not slow
 
 
+# Of 49,152 tokens of the real model.
+_AT_THE_ENGINE: Mapping[str, Mapping[str, Any]] = {
+    "biases": {"logit_bias": {str(token): 1.5 for token in range(49_000)}},
+    "text for the template": {"chat_template_kwargs": {"x": "hello wor " * 200_000}},
+    "keys for the template": {"chat_template_kwargs": {f"k{n}": 1 for n in range(70_000)}},
+    "options": {"structured_outputs": {"choice": [f"{n} " * 20 for n in range(4_000)]}},
+}
+
+
+async def test_no_request_to_a_real_engine_holds_the_loop(tmp_path: Path, gguf: Path) -> None:
+    slow: dict[str, str] = {}
+    config = f'[[doors]]\nname = "endpoint"\nkeys = "off"\n[[models]]\nid = "m"\nref = "{gguf}"\n'
+    async with service_view(tmp_path, config) as home:
+        client = Client(home)
+        assert await client.post("endpoint", "m", {}) == 200
+        for name, fields in _AT_THE_ENGINE.items():
+            watch = Watch()
+            with watch.looking():
+                status = await client.post("endpoint", "m", fields)
+            if watch.longest > _BOUND or status != 200:
+                slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
+    assert not slow
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_no_reply_holds_the_loop(tmp_path: Path, stream: bool) -> None:
     slow: dict[str, str] = {}
