@@ -67,8 +67,11 @@ engine = "fake"
 _TIMES = 3
 _LONG = "hello world " * 40_000  # goes through the thread for long work
 _GONE = (500, '{"error":{"message":"gone"}}')
-_WHOLE = [piece(content="Hi"), piece("stop")]
-_BROKEN = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}, {"error": {"message": "gone"}}]
+_WHOLE: list[dict[str, object]] = [piece(content="Hi"), piece("stop")]
+_BROKEN: list[dict[str, object]] = [
+    {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
+    {"error": {"message": "gone"}},
+]
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ from causerie.settings.addresses import (
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 
+_BYTES_A_VALUE = 14  # of a request outside its texts, on average
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 
@@ -329,7 +330,12 @@ def limits(server: ServerSettings) -> RequestLimits:
 
 def decoding_bounds(server: ServerSettings) -> Bounds:
     """The work that decoding a request may take."""
-    return Bounds(nesting=server.max_nesting, values=server.max_values, escapes=server.max_escapes)
+    return Bounds(
+        nesting=server.max_nesting,
+        values=server.max_values,
+        escapes=server.max_escapes,
+        bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
+    )
 
 
 def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:

@@ -59,10 +59,14 @@ class Bounds(Struct, frozen=True):
     """Numbers of 17 digits or more, each stretch of 17 counted; each may take 0.5 µs."""
     digits: int = 400
     """Digits in a row; no double needs more."""
+    bare: int = 2 * 1024 * 1024
+    """Bytes outside strings, white space not counted: what is looked at to count the others."""
 
 
 DEFAULT = Bounds()
-REPLY = Bounds(values=1_000_000, exponents=1_000, tens=10_000, precise=100_000)
+REPLY = Bounds(
+    values=1_000_000, exponents=1_000, tens=10_000, precise=100_000, bare=4 * 1024 * 1024
+)
 """Of the reply of a provider: log-probabilities are many numbers, and the operator chose it.
 
 Enough for the twenty likeliest of each of 4,000 tokens.
@@ -138,6 +142,7 @@ class _Scan:
         self._strings = 0
         self._escapes = 0
         self._values = 1
+        self._size = 0
         self._bare: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
@@ -156,6 +161,10 @@ class _Scan:
         self._values += _count(bare, _OF_VALUES)
         if self._values > bounds.values or self._strings > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
+        self._size += len(bare)
+        if self._size > bounds.bare:
+            why = f"it has more than {bounds.bare} bytes of numbers and punctuation"
+            raise TooMuchWork("bare", why)
         self._bare.append(bare)
 
     def end_document(self) -> None:

@@ -16,6 +16,7 @@ from causerie.protocol.parsing.rules import ParsingRules
 SETTINGS = {
     "nesting": "server.max_nesting",
     "values": "server.max_values",
+    "bare": "server.max_values",
     "escapes": "server.max_escapes",
 }
 """The settings of the bounds that an operator can raise."""
