@@ -238,6 +238,7 @@ _AT_THE_ENGINE: Mapping[str, Mapping[str, Any]] = {
     "text for the template": {"chat_template_kwargs": {"x": "hello wor " * 200_000}},
     "keys for the template": {"chat_template_kwargs": {f"k{n}": 1 for n in range(70_000)}},
     "options": {"structured_outputs": {"choice": [f"{n} " * 20 for n in range(4_000)]}},
+    "messages": {"messages": [{"role": "user", "content": "x" * 4_000}] * 4_094},
 }
 
 
@@ -251,7 +252,7 @@ async def test_no_request_to_a_real_engine_holds_the_loop(tmp_path: Path, gguf: 
             watch = Watch()
             with watch.looking():
                 status = await client.post("endpoint", "m", fields)
-            if watch.longest > _BOUND or status != 200:
+            if watch.longest > _BOUND or status != (400 if name == "messages" else 200):
                 slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
     assert not slow
 
