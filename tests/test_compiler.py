@@ -101,6 +101,15 @@ async def test_errors_show_nothing_of_the_grammar(compiler: Compiler, grammar: s
     assert len(refused.message) < 300
 
 
+async def test_errors_of_the_first_steps_are_seen(compiler: Compiler) -> None:
+    """An engine would go on without the constraint."""
+    options = [f'"{number} "' for number in range(4_000)]
+    refused = await _refusal(compiler, "%llguidance {}\nstart: " + " | ".join(options))
+    assert "too complex" in refused.message
+    one = "%llguidance {}\nstart: OPTION\nOPTION: " + " | ".join(options)
+    await compiler.check(one, vocabulary=None, param="p")
+
+
 def _hostile() -> dict[str, str]:
     alternatives = [
         {"anyOf": [{"type": "object", "properties": {f"a{i}_{j}": {}}} for j in range(10)]}

@@ -14,21 +14,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from provider import ScriptedProvider, running
+from loopkit import HI, OPEN_DOORS, PATHS
+from provider import ScriptedProvider, piece, running
 from servicekit import ServiceView, service_view
 
 from causerie.edge.connection import Connection
 from causerie.protocol.request import ChatRequest
 
-_CONFIG = """
-[[doors]]
-name = "gateway"
-kind = "gateway"
-keys = "off"
-[[doors]]
-name = "endpoint"
-kind = "endpoint"
-keys = "off"
+_CONFIG = (
+    OPEN_DOORS
+    + """
 [[providers]]
 name = "a"
 base_url = "{url}"
@@ -41,14 +36,42 @@ targets = [{{ provider = "a", model = "m-1" }}, {{ provider = "b", model = "m-1"
 [[aliases]]
 id = "one"
 targets = [{{ provider = "a", model = "m-1" }}]
+[[aliases]]
+id = "continued"
+targets = [{{ provider = "a", model = "m-1" }}, {{ model = "tiny", priority = 1 }}]
 [[models]]
 id = "tiny"
 engine = "fake"
 """
+)
+_HEDGED = (
+    OPEN_DOORS
+    + """
+[[providers]]
+name = "slow"
+base_url = "{slow}"
+[[providers]]
+name = "quick"
+base_url = "{quick}"
+[[aliases]]
+id = "hedged"
+hedge_seconds = 0.02
+targets = [
+  {{ provider = "slow", model = "m-1" }}, {{ provider = "quick", model = "m-1", priority = 1 }}
+]
+[[models]]
+id = "tiny"
+engine = "fake"
+"""
+)
 _TIMES = 3
 _LONG = "hello world " * 40_000  # goes through the thread for long work
 _GONE = (500, '{"error":{"message":"gone"}}')
-_BROKEN = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}, {"error": {"message": "gone"}}]
+_WHOLE: list[dict[str, object]] = [piece(content="Hi"), piece("stop")]
+_BROKEN: list[dict[str, object]] = [
+    {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
+    {"error": {"message": "gone"}},
+]
 
 
 @pytest.fixture
@@ -66,42 +89,81 @@ def kept() -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("base", "model", "status", "fields"),
+    ("door", "model", "status", "fields"),
     [
-        ("/gateway", "one", 502, {}),
-        ("/gateway", "both", 502, {}),
-        ("/gateway", "nobody", 404, {}),
-        ("/gateway", "one", 502, {"models": ["both"]}),
-        ("/gateway", "one", 200, {"stream": True}),
-        ("/endpoints/endpoint", "tiny", 200, {}),
-        ("/endpoints/endpoint", "tiny", 200, {"stream": True}),
-        ("/endpoints/endpoint", "tiny", 400, {"messages": [{"role": "user", "content": _LONG}]}),
-        ("/endpoints/endpoint", "tiny", 400, {"messages": [{"role": "user", "content": 3}]}),
-        ("/endpoints/endpoint", "tiny", 400, {"max_tokens": 10_000_000}),
-        ("/endpoints/endpoint", "tiny", 400, {"n": 2, "max_tokens": 10_000_000}),
-        ("/endpoints/endpoint", "tiny", 400, {"structured_outputs": {"choice": ["\ud800"]}}),
-        ("/endpoints/endpoint", "tiny", 200, {"n": 2}),
+        ("gateway", "one", 502, {}),
+        ("gateway", "both", 502, {}),
+        ("gateway", "nobody", 404, {}),
+        ("gateway", "one", 502, {"models": ["both"]}),
+        ("gateway", "one", 200, {"stream": True}),
+        ("endpoint", "tiny", 200, {}),
+        ("endpoint", "tiny", 200, {"stream": True}),
+        ("endpoint", "tiny", 400, {"messages": [{"role": "user", "content": _LONG}]}),
+        ("endpoint", "tiny", 400, {"messages": [{"role": "user", "content": 3}]}),
+        ("endpoint", "tiny", 400, {"max_tokens": 10_000_000}),
+        ("endpoint", "tiny", 400, {"n": 2, "max_tokens": 10_000_000}),
+        ("endpoint", "tiny", 400, {"structured_outputs": {"choice": ["\ud800"]}}),
+        ("endpoint", "tiny", 200, {"n": 2}),
     ],
 )
 async def test_a_request_leaves_no_cycle(
-    tmp_path: Path, kept: list[Any], base: str, model: str, status: int, fields: dict[str, Any]
+    tmp_path: Path, kept: list[Any], door: str, model: str, status: int, fields: dict[str, Any]
 ) -> None:
     scripts = [_BROKEN if "stream" in fields else _GONE for _ in range(99)]
     async with running(ScriptedProvider(list(scripts))) as provider:
         config = _CONFIG.format(url=provider.base_url)
         async with service_view(tmp_path, config) as home:
-            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **fields}
+            body = {"model": model, "messages": HI, **fields}
             for _ in range(_TIMES):
-                await _send(home, base, body, status)
-            await asyncio.sleep(0)
-            gc.collect()
-            left = [one for one in kept if isinstance(one, (ChatRequest, BaseException))]
-            frames = Counter(
-                f"{one.f_code.co_filename}:{one.f_lineno}({one.f_code.co_qualname})"
-                for one in kept
-                if isinstance(one, FrameType) and "causerie" in one.f_code.co_filename
-            )
-    assert (left, frames) == ([], {})
+                await _send(home, door, body, status)
+            left = await _left(kept)
+    assert left == ([], {})
+
+
+async def test_a_hedged_request_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> None:
+    """The slower one is cancelled while nothing of its answer is there."""
+    slow = ScriptedProvider([[] for _ in range(9)], hold=True)
+    quick = ScriptedProvider([_WHOLE for _ in range(9)])
+    async with running(slow), running(quick):
+        config = _HEDGED.format(slow=slow.base_url, quick=quick.base_url)
+        async with service_view(tmp_path, config) as home:
+            body = {"model": "hedged", "messages": HI, "stream": True}
+            for _ in range(2):  # as many as are hedged at the start
+                assert '"content":"Hi"' in await _send(home, "gateway", body, 200)
+            left = await _left(kept)
+            assert (len(slow.requests), len(quick.requests)) == (2, 2)
+    assert left == ([], {})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_continued_request_leaves_no_cycle(
+    tmp_path: Path, kept: list[Any], stream: bool
+) -> None:
+    provider = ScriptedProvider([_BROKEN for _ in range(9)])
+    async with running(provider):
+        config = _CONFIG.format(url=provider.base_url)
+        async with service_view(tmp_path, config) as home:
+            body = {"model": "continued", "messages": HI, "stream": stream}
+            for _ in range(_TIMES):
+                said = await _send(home, "gateway", body, 200)
+                assert '"stop"' in said
+                assert "error" not in said
+            left = await _left(kept)
+    assert len(provider.requests) == _TIMES
+    assert left == ([], {})
+
+
+async def _left(kept: list[Any]) -> tuple[list[Any], Counter[str]]:
+    """Requests, failures and frames of ours that only the garbage collector could free."""
+    await asyncio.sleep(0)
+    gc.collect()
+    left = [one for one in kept if isinstance(one, (ChatRequest, BaseException))]
+    frames = Counter(
+        f"{one.f_code.co_filename}:{one.f_lineno}({one.f_code.co_qualname})"
+        for one in kept
+        if isinstance(one, FrameType) and "causerie" in one.f_code.co_filename
+    )
+    return left, frames
 
 
 async def test_a_connection_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> None:
@@ -117,12 +179,12 @@ async def test_a_connection_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> 
     assert not [one for one in kept if isinstance(one, Connection)]
 
 
-async def _send(home: ServiceView, base: str, body: dict[str, Any], status: int) -> None:
-    url = f"{home.root}{base}/v1/chat/completions"
+async def _send(home: ServiceView, door: str, body: dict[str, Any], status: int) -> str:
+    url = f"{home.root}{PATHS[door]}"
     headers = {"content-type": "application/json"}
     async with home.session.post(url, data=json.dumps(body), headers=headers) as response:
         assert response.status == status, await response.text()
-        await response.read()
+        return await response.text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

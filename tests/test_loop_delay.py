@@ -8,40 +8,26 @@ busy machine makes it no longer.
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import http.client
 import json
 import random
-import socketserver
-import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from servicekit import ServiceView, service_view
-
-from causerie.engines import fake
-from causerie.engines.fake import FakeEngine
+from loopkit import HI, OPEN_DOORS, Client, Watch, answering, called
+from servicekit import service_view
 
 _MOST = 2 * 1024 * 1024  # bytes of a body, an eighth of what is read at most
+_WHOLE = 16 * 1024 * 1024 - 4096  # bytes of an event of a provider, about all that is read
 # The fake engine has a token for each byte, four times as many as others have.
 _SIZES = {"far": _MOST, "near": _MOST // 2}
-_BOUND = 0.1  # seconds of one callback: 50 ms, and as much again for slow machines
+_BOUND = 0.05  # seconds of one callback
 _SEED = 22
-_CONFIG = """
-[[doors]]
-name = "gateway"
-kind = "gateway"
-keys = "off"
-[[doors]]
-name = "endpoint"
-kind = "endpoint"
-keys = "off"
+_DOORS = {"far": "gateway", "near": "endpoint"}
+_CONFIG = (
+    OPEN_DOORS
+    + """
 [[providers]]
 name = "a"
 base_url = "{url}"
@@ -52,155 +38,7 @@ targets = [{{ provider = "a", model = "m" }}]
 id = "near"
 engine = "fake"
 """
-_DOORS = {"far": "/gateway", "near": "/endpoints/endpoint"}
-_HI = [{"role": "user", "content": "Hi"}]
-
-
-class Watch:
-    """The longest callback of the event loop that runs in this thread, in seconds.
-
-    The fake engine's own work is not counted: other engines do theirs in other processes.
-    """
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self.what = ""
-        self._apart = 0.0
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Measure every callback within the block; the garbage collector is not of them."""
-        here, run = threading.get_ident(), asyncio.Handle._run
-
-        def measured(handle: asyncio.Handle) -> None:
-            if threading.get_ident() != here:
-                return run(handle)
-            before, self._apart = time.thread_time(), 0.0
-            try:
-                return run(handle)
-            finally:
-                self._took(time.thread_time() - before - self._apart, handle)
-
-        gc.disable()
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(asyncio.Handle, "_run", measured)
-                patch.setattr(fake, "_ids", self._set_apart(fake._ids))
-                patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))
-                yield
-        finally:
-            gc.enable()
-
-    @contextmanager
-    def _not_counted(self) -> Iterator[None]:
-        before = time.thread_time()
-        try:
-            yield
-        finally:
-            self._apart += time.thread_time() - before
-
-    def _set_apart(self, work: Callable[..., Iterator[int]]) -> Callable[..., Iterator[int]]:
-        def apart(*args: Any) -> Iterator[int]:
-            ids = work(*args)
-            while True:
-                with self._not_counted():
-                    id = next(ids, None)
-                if id is None:
-                    return
-                yield id
-
-        return apart
-
-    def _tokenizing(self, work: Callable[..., Awaitable[list[int]]]) -> Any:
-        async def tokenize(*args: Any, **kwargs: Any) -> list[int]:
-            with self._not_counted():  # nothing is waited for within
-                return await work(*args, **kwargs)
-
-        return tokenize
-
-    def _took(self, seconds: float, handle: asyncio.Handle) -> None:
-        if seconds > self.longest:
-            self.longest, self.what = seconds, repr(handle)[:300]
-
-
-class Provider(socketserver.ThreadingTCPServer):
-    """Answers each request with ``reply``, in a thread: the loop is the service's alone."""
-
-    daemon_threads = True
-    reply: tuple[str, bytes]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class _Asked(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        assert isinstance(self.server, Provider)
-        length = 0
-        while (line := self.rfile.readline().strip()) != b"":
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.split(b":")[1])
-        self.rfile.read(length)
-        kind, body = self.server.reply
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n"
-        try:
-            self.wfile.write(head.encode() + body)
-        except OSError:
-            return  # the service has seen enough
-
-
-_ANSWER = {
-    "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
-}
-_PLAIN = ("application/json", json.dumps(_ANSWER).encode())
-
-
-@contextmanager
-def _provider() -> Iterator[Provider]:
-    with Provider(("127.0.0.1", 0), _Asked) as provider:
-        provider.reply = _PLAIN
-        thread = threading.Thread(target=provider.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield provider
-        finally:
-            provider.shutdown()
-            thread.join()
-
-
-@dataclass(frozen=True)
-class Client:
-    """Sends from a thread of its own."""
-
-    home: ServiceView
-
-    async def post(self, model: str, fields: Mapping[str, Any]) -> int:
-        """The status of an answer that is read to its end."""
-        body = {"model": model, "messages": _HI, "max_tokens": 5, **fields}
-        data = json.dumps(body, separators=(",", ":")).encode()
-        path = f"{_DOORS[model]}/v1/chat/completions"
-        return await self.send("POST", path, data)
-
-    async def send(self, method: str, path: str, data: bytes = b"", **headers: str) -> int:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self.home.threads, self._sent, method, path, data, headers
-        )
-
-    def _sent(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> int:
-        host, port = self.home.root.removeprefix("http://").split(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=60)
-        try:
-            connection.request(method, path, data, {"content-type": "application/json", **headers})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
-        finally:
-            connection.close()
+)
 
 
 def _nested(value: object, depth: int) -> object:
@@ -230,14 +68,14 @@ _VALUES: Mapping[str, Callable[[int], Any]] = {
 # Places of a request, given the value that stands there.
 _PLACES: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "content": lambda value: {"messages": [{"role": "user", "content": value}]},
-    "system": lambda value: {"messages": [{"role": "system", "content": value}, *_HI]},
-    "answers": lambda value: {"messages": [*_HI, {"role": "assistant", "content": value}, *_HI]},
-    "reasoning": lambda value: {"messages": [_said("reasoning_content", value), *_HI]},
-    "details": lambda value: {"messages": [_said("reasoning_details", value), *_HI]},
+    "system": lambda value: {"messages": [{"role": "system", "content": value}, *HI]},
+    "answers": lambda value: {"messages": [*HI, {"role": "assistant", "content": value}, *HI]},
+    "reasoning": lambda value: {"messages": [_said("reasoning_content", value), *HI]},
+    "details": lambda value: {"messages": [_said("reasoning_details", value), *HI]},
     "role": lambda value: {"messages": [{"role": value, "content": "x"}]},
     "messages": lambda value: {"messages": value},
-    "arguments": lambda value: {"messages": _called(json.dumps(value, separators=(",", ":")))},
-    "calls": lambda value: {"messages": [_said("tool_calls", value), *_HI]},
+    "arguments": lambda value: {"messages": called(json.dumps(value, separators=(",", ":")))},
+    "calls": lambda value: {"messages": [_said("tool_calls", value), *HI]},
     "image": lambda value: {"messages": [_shown({"url": value})]},
     "model": lambda value: {"model": value},
     "models": lambda value: {"models": value},
@@ -275,12 +113,6 @@ def _said(name: str, value: Any) -> Mapping[str, Any]:
     return {"role": "assistant", "content": "b", name: value}
 
 
-def _called(arguments: str) -> list[Mapping[str, Any]]:
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    result = {"role": "tool", "tool_call_id": "c", "content": "1"}
-    return [*_HI, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
-
-
 def _shown(image: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"role": "user", "content": [{"type": "image_url", "image_url": image}]}
 
@@ -298,8 +130,8 @@ def _schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 _HONEST: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "messages": lambda: {"messages": [{"role": "user", "content": "x" * 450}] * 4095},
     "parts": lambda: {"messages": [_parts(400)] * 100},
-    "turns": lambda: {"messages": _called('{"a":1}') * 1300},
-    "arguments": lambda: {"messages": _called(json.dumps({f"k{n}": n for n in range(40_000)}))},
+    "turns": lambda: {"messages": called('{"a":1}') * 1300},
+    "arguments": lambda: {"messages": called(json.dumps({f"k{n}": n for n in range(40_000)}))},
     "biases": lambda: {"logit_bias": {str(token): 1.5 for token in range(65_000)}},
     "stop ids": lambda: {"stop_token_ids": list(range(65_000))},
     "options": lambda: {"structured_outputs": {"choice": [f"{n} " * 20 for n in range(4_000)]}},
@@ -339,13 +171,18 @@ def _filled(model: str, place: str, value: str) -> Callable[[], Mapping[str, Any
     return lambda: _PLACES[place](_VALUES[value](_SIZES[model]))
 
 
-def _event(**delta: Any) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
+def _event(logprobs: Any = None, **delta: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": None}
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
 def _call(**function: Any) -> bytes:
     return _event(tool_calls=[{"index": 0, "function": function}])
+
+
+def _logprobs(count: int) -> Mapping[str, Any]:
+    token = {"token": "x", "logprob": -1.5, "bytes": [120], "top_logprobs": []}
+    return {"content": [token] * count}
 
 
 _END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -362,6 +199,14 @@ _STREAMS: Mapping[str, Callable[[], bytes]] = {
     "data lines": lambda: b"data: 1\n" * 100_000 + b"\n",
     "comments": lambda: b": x\n\n" * 200_000,
     "no line": lambda: b"x" * _MOST,
+    "large text": lambda: _event(content="hello wor " * (_WHOLE // 10)),
+    "large text of lines": lambda: _event(content="hello world\n" * (_WHOLE // 13)),
+    "large reasoning": lambda: _event(reasoning_content="<think> " * (_WHOLE // 8)),
+    "large arguments": lambda: _BEGUN + _call(arguments="1" * _WHOLE),
+    "large parts": lambda: _event(content=[{"type": "text", "text": "t" * 4_000}] * 4_000),
+    "most choices": lambda: b'data: {"choices":[' + b"{}," * (_WHOLE // 3) + b"{}]}\n\n",
+    "large and cut off": lambda: _event(content="hello wor " * (_WHOLE // 10))[:-3],
+    "log-probabilities": lambda: _event(content="x", logprobs=_logprobs(60_000)),
     "empty lines": lambda: b"\n" * _MOST,
     "reasoning": lambda: _event(reasoning_content="think ") * 15_000,
     "details": lambda: _event(reasoning_details=[{"type": "reasoning.text", "text": "t"}]) * 9_000,
@@ -373,32 +218,58 @@ async def test_no_request_holds_the_loop(tmp_path: Path, model: str) -> None:
     cases = {f"{place} of {value}": _filled(model, place, value) for place, value in _drawn(45)}
     cases |= {f"honest {name}": make for name, make in _HONEST.items()}
     slow: dict[str, str] = {}
-    with _provider() as provider:
+    with answering() as provider:
         async with service_view(tmp_path, _CONFIG.format(url=provider.url)) as home:
             client = Client(home)
-            assert await client.post(model, {}) == 200
+            assert await client.post(_DOORS[model], model, {}) == 200
             for name, make in cases.items():
                 fields = make()
                 watch = Watch()
                 with watch.looking():
-                    status = await client.post(model, fields)
-                if watch.longest > _BOUND:
+                    status = await client.post(_DOORS[model], model, fields)
+                if watch.longest > _BOUND or status >= 500:
                     slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
+    assert not slow
+
+
+# Of 49,152 tokens of the real model.
+_AT_THE_ENGINE: Mapping[str, Mapping[str, Any]] = {
+    "biases": {"logit_bias": {str(token): 1.5 for token in range(49_000)}},
+    "text for the template": {"chat_template_kwargs": {"x": "hello wor " * 200_000}},
+    "keys for the template": {"chat_template_kwargs": {f"k{n}": 1 for n in range(70_000)}},
+    "options": {"structured_outputs": {"choice": [f"{n} " * 20 for n in range(4_000)]}},
+    "messages": {"messages": [{"role": "user", "content": "x" * 4_000}] * 4_094},
+}
+
+
+async def test_no_request_to_a_real_engine_holds_the_loop(tmp_path: Path, gguf: Path) -> None:
+    slow: dict[str, str] = {}
+    config = f'[[doors]]\nname = "endpoint"\nkeys = "off"\n[[models]]\nid = "m"\nref = "{gguf}"\n'
+    async with service_view(tmp_path, config) as home:
+        client = Client(home)
+        assert await client.post("endpoint", "m", {}) == 200
+        for name, fields in _AT_THE_ENGINE.items():
+            watch = Watch()
+            with watch.looking():
+                status = await client.post("endpoint", "m", fields)
+            if watch.longest > _BOUND or status != (400 if name == "messages" else 200):
+                slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
     assert not slow
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_no_reply_holds_the_loop(tmp_path: Path, stream: bool) -> None:
     slow: dict[str, str] = {}
-    with _provider() as provider:
+    with answering() as provider:
         async with service_view(tmp_path, _CONFIG.format(url=provider.url)) as home:
             client = Client(home)
-            assert await client.post("far", {}) == 200
+            assert await client.post("gateway", "far", {}) == 200
             for name, make in _STREAMS.items():
                 provider.reply = ("text/event-stream", make() + _END)
                 watch = Watch()
                 with watch.looking():
-                    await client.post("far", {"stream": stream})
+                    told = name == "log-probabilities"
+                    await client.post("gateway", "far", {"stream": stream, "logprobs": told})
                 if watch.longest > _BOUND:
                     slow[name] = f"{watch.longest:.3f} s in {watch.what}"
     assert not slow

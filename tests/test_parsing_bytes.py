@@ -92,9 +92,9 @@ def test_the_last_of_two_equal_keys_counts() -> None:
 
 
 def test_a_large_text_is_read() -> None:
-    request = attempt(MINIMAL % (b'a\\n\\u00e9\\"' * 1_000_000, b""))
+    request = attempt(MINIMAL % (b'a\\n\\u00e9\\"' * 350_000, b""))
     assert isinstance(request, ChatRequest)
-    assert len(request.messages[0].text) == 4_000_000
+    assert len(request.messages[0].text) == 1_400_000
 
 
 scalars = (

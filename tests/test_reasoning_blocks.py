@@ -14,7 +14,7 @@ from providerkit import chunk as streamed
 from causerie.errors import InvalidRequest
 from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
-from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
+from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of, unsealed
 from causerie.protocol.reasoning import joined as together
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialects import DIALECTS
@@ -249,6 +249,13 @@ def test_what_stands_beside_a_call_goes_back(dialect: str, way: str) -> None:
         assert "extra_content" not in back
         dropped = "messages.tool_calls.extra_content dropped" in changes
         assert dropped == (way != "block")
+
+
+def test_a_seal_that_takes_long_to_read_is_lost() -> None:
+    """Whoever sends it may have made it, of numbers that take microseconds each."""
+    assert unsealed([seal_of("call_1", SIGNATURE)]) == ([], {"call_1": SIGNATURE})
+    assert unsealed([seal_of("call_1", {"a": [1e289]})]) == ([], {})
+    assert unsealed([seal_of("call_1", {"a": list(range(9_000))})]) == ([], {})
 
 
 def test_other_blocks_stay_beside_a_seal() -> None:

@@ -427,8 +427,8 @@ def test_patterns_nobody_can_follow_are_refused(pattern: str) -> None:
 
 
 def test_choices_are_written_exactly() -> None:
-    options = ['say "hi"', "a\\b", "tab\t", "del\x7f", "é😀", "<|im_end|>", "i"]
-    grammar = "start: " + choice(options, param="structured_outputs.choice")
+    options = ['say "hi"', "a\\b", "tab\t", "del\x7f", "é😀", "<|im_end|>", "i", "in", ""]
+    grammar = "start: OPTION\nOPTION: " + choice(options, param="structured_outputs.choice")
     for option in options:
         assert admits(grammar, option)
     assert not admits(grammar, "a")

@@ -16,6 +16,7 @@ from causerie.cli.key import digest_line, new_key
 from causerie.composition.service import door_table, limits, listen
 from causerie.composition.service_view import LiveServiceView
 from causerie.errors import NotFound, Unauthenticated
+from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.candidate import Candidate
 from causerie.settings import Settings, load
 
@@ -96,13 +97,16 @@ def test_limits_and_address(tmp_path: Path) -> None:
     max_body_bytes = 10
     body_seconds = 2
     max_nesting = 5
+    max_values = 2000
+    max_escapes = 30000
     max_messages = 6
     ping_seconds = 7
     """
     server = settings(tmp_path, text).server
     found = limits(server)
     assert (found.body.max_bytes, found.body.seconds) == (10, 2.0)
-    assert (found.max_nesting, found.max_messages, found.ping_seconds) == (5, 6, 7.0)
+    work = Bounds(nesting=5, values=2000, escapes=30000)
+    assert (found.work, found.max_messages, found.ping_seconds) == (work, 6, 7.0)
     address = listen(server)
     assert (address.host, address.port, address.drain_seconds) == ("127.0.0.1", 9000, 1.0)
     assert address.busy_poll_seconds == 0

@@ -107,7 +107,7 @@ def _regex(pattern: str) -> AnswerPlan:
 
 def _choice(options: tuple[str, ...], text: str, control_tokens: Collection[str]) -> AnswerPlan:
     rule = choice(options, param="structured_outputs.choice")
-    return AnswerPlan(rule, spell=spells(text, control_tokens))
+    return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
 
 
 def _grammar(text: str) -> AnswerPlan:

@@ -135,17 +135,14 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
     sampling = random.Random(len(grammar))  # the same steps for the same grammar
     for _ in range(_STEPS):
-        if matcher.is_error():
-            return matcher.get_error()
-        token = _some_token(matcher.compute_bitmask(), sampling)
-        if matcher.is_error():
-            return matcher.get_error()
-        if token is None:
-            return None if matcher.is_stopped() else "no text can follow it"
-        matcher.consume_token(token)
         if matcher.is_stopped():
-            return None
-    return None
+            break
+        token = _some_token(matcher.compute_bitmask(), sampling)
+        if token is None:
+            return "no text can follow it" if not matcher.is_stopped() else None
+        if not matcher.is_stopped():
+            matcher.consume_token(token)
+    return matcher.get_error() if matcher.is_error() else None  # an error stops it, too
 
 
 def _some_token(mask: bytes, sampling: random.Random) -> int | None:

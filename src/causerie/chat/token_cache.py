@@ -12,7 +12,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Protocol
 
 from causerie.runtime.offload import offload
@@ -68,10 +68,9 @@ class TokenCache:
             if parts is None:
                 return await engine.tokenize([text], special=True)
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
-        whole: list[int] = []
-        for one in segments:
-            whole.extend(found.get(one) or ())
-        return whole
+        every = [ids for one in segments if (ids := found.get(one))]
+        few = sum(map(len, every)) <= _FEW
+        return _joined(every) if few else await offload(_joined, every)
 
     async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
         """Return whether the text may be cut before each of these control tokens."""
@@ -89,8 +88,7 @@ class TokenCache:
             self._known.move_to_end(text)
         return ids
 
-    def _remembered(self, text: str, ids: Sequence[int]) -> array[int]:
-        kept = array("i", ids)
+    def _remembered(self, text: str, kept: array[int]) -> array[int]:
         if text not in self._known:
             self._characters += len(text)
         self._known[text] = kept
@@ -100,7 +98,11 @@ class TokenCache:
         return kept
 
 
-def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[Sequence[int]] | None:
+def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
+    return list(chain.from_iterable(parts))
+
+
+def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
     """Return the ids of the segments that begin with these ids, if no other id is one of these.
 
     ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
@@ -111,4 +113,4 @@ def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[Sequence[int
         cuts, segment_ids = [0, *cuts], [ids[0], *segment_ids[1:]]
     if cuts[:1] != [0] or [ids[at] for at in cuts] != list(segment_ids):
         return None
-    return [ids[start:stop] for start, stop in pairwise([*cuts, len(ids)])]
+    return [array("i", ids[start:stop]) for start, stop in pairwise([*cuts, len(ids)])]

@@ -20,7 +20,7 @@ from causerie.accounts.people import Actor
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
 from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
-from causerie.composition.service import RunningService
+from causerie.composition.service import RunningService, decoding_bounds
 from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.operations.examination import Examinee
@@ -30,7 +30,6 @@ from causerie.operations.explanation import ExplainedRefusal, RoutingExplanation
 from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
-from causerie.protocol import bounded_json
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.settings import ProviderModelSettings
 from causerie.settings.addresses import default_address
@@ -214,7 +213,7 @@ class LiveOperations:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             max_messages=server.max_messages,
-            work=bounded_json.Bounds(nesting=server.max_nesting),
+            work=decoding_bounds(server),
         )
 
 

@@ -51,6 +51,7 @@ from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline, Scopes
+from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
 
+_BYTES_A_VALUE = 14  # of a request outside its texts, on average
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 
@@ -297,8 +299,18 @@ def limits(server: ServerSettings) -> RequestLimits:
     return RequestLimits(
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
         max_messages=server.max_messages,
-        max_nesting=server.max_nesting,
+        work=decoding_bounds(server),
         ping_seconds=server.ping_seconds,
+    )
+
+
+def decoding_bounds(server: ServerSettings) -> Bounds:
+    """The work that decoding a request may take."""
+    return Bounds(
+        nesting=server.max_nesting,
+        values=server.max_values,
+        escapes=server.max_escapes,
+        bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
     )
 
 

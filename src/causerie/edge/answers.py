@@ -16,7 +16,9 @@ from causerie.edge.keep_alive import KeepAlive
 from causerie.protocol import sse
 from causerie.protocol.chunk_encoder import ChunkEncoder, ResponseContext
 from causerie.protocol.events import Batch, Event, ReplyStream
+from causerie.protocol.portions import is_large
 from causerie.protocol.request import ChatRequest
+from causerie.runtime.offload import offload
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode = msgspec.json.Encoder().encode
@@ -40,10 +42,13 @@ class PlainAnswer:
         self._events = []
         return stream(self._events.extend)
 
-    def finish(self, exchange: Exchange) -> None:
+    async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        whole = self._context.completion(self._events)
-        exchange.respond(200, _encode(whole), headers=self._headers)
+        body = await offload(self._body) if is_large(self._events) else self._body()
+        exchange.respond(200, body, headers=self._headers)
+
+    def _body(self) -> bytes:
+        return _encode(self._context.completion(self._events))
 
 
 class StreamedAnswer:
@@ -79,7 +84,7 @@ class StreamedAnswer:
         """Tell what went wrong after the answer had started."""
         self._exchange.write(self._encoder.broken(error))
 
-    def finish(self, exchange: Exchange) -> None:
+    async def finish(self, exchange: Exchange) -> None:
         """End it with ``[DONE]``."""
         exchange.end(sse.DONE)
 

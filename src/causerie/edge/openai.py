@@ -41,7 +41,7 @@ class RequestLimits:
 
     body: BodyLimits = field(default_factory=BodyLimits)
     max_messages: int = 4096
-    max_nesting: int = 64
+    work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0
 
 
@@ -113,7 +113,7 @@ class OpenAI:
         finally:
             if isinstance(answer, StreamedAnswer):
                 self._pings.leave(answer)
-        answer.finish(exchange)
+        await answer.finish(exchange)
 
     def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""
@@ -136,7 +136,7 @@ class OpenAI:
             router=door.kind == "router",
             reject_unknown=door.reject_unknown,
             max_messages=self._limits.max_messages,
-            work=bounded_json.Bounds(nesting=self._limits.max_nesting),
+            work=self._limits.work,
         )
         return rules
 

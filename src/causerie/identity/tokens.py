@@ -18,6 +18,8 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
+from causerie.protocol import bounded_json
+
 _LEEWAY = 60  # seconds by which clocks may differ
 _KINDS = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -90,7 +92,7 @@ def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> by
 
 def _claims(payload: bytes) -> Mapping[str, Any]:
     try:
-        claims = msgspec.json.decode(payload)
+        claims: Any = bounded_json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise BadToken("its payload is no JSON") from failure
     if not isinstance(claims, dict):

@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from causerie.protocol import bounded_json
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
@@ -97,7 +98,7 @@ class IdentityHttp:
 
 def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
     try:
-        found = msgspec.json.decode(content)
+        found: Any = bounded_json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     if status != 200:

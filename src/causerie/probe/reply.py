@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from causerie.protocol import bounded_json
 
 Ended = Literal["whole", "left", "late", "broken", "large"]
 
@@ -48,6 +50,6 @@ class ProbeReply:
     def document(self) -> object:
         """Return the body as JSON; ``None`` if it is none."""
         try:
-            return msgspec.json.decode(self.body)
+            return bounded_json.decode(self.body, Any, bounded_json.REPLY)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None

@@ -6,7 +6,7 @@ scan counts what is expensive before anything is decoded. It works in slices, so
 it leaves the interpreter to others every few milliseconds.
 
 The bounds admit what real requests hold: 16 MiB of text, images as ``data:`` addresses, thousands
-of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens.
+of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens, megabytes of source code.
 """
 
 from __future__ import annotations
@@ -25,42 +25,65 @@ SMALL = 16 * 1024
 _SLICE = 1024 * 1024
 _WHITE_SPACE = b" \t\r\n"
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_OF_VALUES = (b",", b":", b"[", b"{")  # after which there is a further one, or may be
 _NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 _PLAINLY = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")  # every digit as 0, every E as e
 _HUGE = (b"e000", b"e+000", b"e-000")
-_STRETCH = 24  # digits: more than any double prints in a row
-_LONG = (b"e00", b"e+00", b"0" * _STRETCH)
+_TENS = (b"e00", b"e+00")
+_PRECISE = b"0" * 17
 
 
 class Bounds(Struct, frozen=True):
     """The work that decoding one document may take.
 
-    The defaults keep it below about 50 ms on a current core.
+    The defaults keep all of it together below about 45 ms on a current core.
     """
 
     nesting: int = 64
     """Arrays and objects inside one another."""
     values: int = 150_000
     """Values and keys together."""
+    escapes: int = 1_200_000
+    """Escapes such as ``\\n`` in strings; each takes up to 15 ns, and as much to be written again.
+
+    They are bounded since one native call decodes a string as a whole, so it cannot be done in
+    parts. Of source code one character in thirty is escaped, of JSON within a string one in six:
+    16 MiB of the one and seven of the other pass, and as many characters written as ``\\u4e2d`` as
+    the largest context windows hold.
+    """
     exponents: int = 64
     """Numbers with an exponent of three digits or more; each may take 20 µs."""
-    long: int = 5_000
-    """Exponents from 10 on, and stretches of 24 digits; each may take 3 µs."""
+    tens: int = 2_000
+    """Numbers with an exponent from 10 on; each may take 1.5 µs."""
+    precise: int = 30_000
+    """Numbers of 17 digits or more, each stretch of 17 counted; each may take 0.5 µs."""
     digits: int = 400
     """Digits in a row; no double needs more."""
     bare: int = 2 * 1024 * 1024
-    """Bytes outside strings, white space not counted."""
+    """Bytes outside strings, white space not counted: what is looked at to count the others."""
 
 
 DEFAULT = Bounds()
-REPLY = Bounds(values=1_500_000, exponents=1_000, long=20_000, bare=8 * 1024 * 1024)
-"""Of the reply of a provider: log-probabilities are many numbers, and the operator chose it."""
+REPLY = Bounds(
+    values=1_000_000, exponents=1_000, tens=10_000, precise=100_000, bare=4 * 1024 * 1024
+)
+"""Of the reply of a provider: log-probabilities are many numbers, and the operator chose it.
+
+Enough for the twenty likeliest of each of 4,000 tokens.
+"""
 ARGUMENTS = Bounds(nesting=2**31, values=25_000)
 """Of the arguments of past calls, together; whoever reads them bounds their depth."""
 
 
 class TooMuchWork(msgspec.DecodeError):
-    """A document whose decoding would take too long; the message is a clause that says why."""
+    """A document whose decoding would take too long; the message is a clause that says why.
+
+    ``bound`` is the name of the bound in :class:`Bounds` that it exceeds.
+    """
+
+    def __init__(self, bound: str, why: str) -> None:
+        super().__init__(why)
+        self.bound = bound
 
 
 def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
@@ -111,31 +134,37 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
 
 
 class _Scan:
-    """Count what is outside strings, slice by slice."""
+    """Count what is expensive: escapes, and what is outside strings, slice by slice."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._in_string = False
         self._strings = 0
+        self._escapes = 0
+        self._values = 1
         self._size = 0
         self._bare: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
         """Take the next slice, which does not end inside an escape."""
+        bounds = self._bounds
         if b"\\" in piece:
+            self._escapes += piece.count(b"\\") - piece.count(b"\\\\")
+            if self._escapes > bounds.escapes:
+                raise TooMuchWork("escapes", f"it has more than {bounds.escapes} escapes in texts")
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         quotes = piece.count(b'"')
         self._strings += quotes
-        if self._strings > 2 * self._bounds.values:
-            raise self._too_many_values()
         parts = piece.split(b'"')
         bare = b" ".join(parts[self._in_string :: 2]).translate(None, _WHITE_SPACE)
         self._in_string ^= bool(quotes % 2)
+        self._values += _count(bare, _OF_VALUES)
+        if self._values > bounds.values or self._strings > 2 * bounds.values:
+            raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
         self._size += len(bare)
-        if self._size > self._bounds.bare:
-            raise TooMuchWork(
-                f"it has more than {self._bounds.bare} bytes of numbers and punctuation"
-            )
+        if self._size > bounds.bare:
+            why = f"it has more than {bounds.bare} bytes of numbers and punctuation"
+            raise TooMuchWork("bare", why)
         self._bare.append(bare)
 
     def end_document(self) -> None:
@@ -146,27 +175,25 @@ class _Scan:
     def finish(self) -> None:
         """Judge what was fed."""
         bare, bounds = b"".join(self._bare), self._bounds
-        opened = bare.count(b"[") + bare.count(b"{")
-        if bare.count(b",") + bare.count(b":") + opened >= bounds.values:
-            raise self._too_many_values()
         plain = bare.translate(_PLAINLY)
         if _count(plain, _HUGE) > bounds.exponents:
-            raise TooMuchWork(f"it has more than {bounds.exponents} numbers such as 1e289")
-        if _count(plain, _LONG) > bounds.long:
-            raise TooMuchWork(
-                f"it has more than {bounds.long} numbers such as 1.5e50 or of {_STRETCH} digits"
-            )
+            why = f"it has more than {bounds.exponents} numbers such as 1e289"
+            raise TooMuchWork("exponents", why)
+        if _count(plain, _TENS) > bounds.tens:
+            raise TooMuchWork("tens", f"it has more than {bounds.tens} numbers such as 1.5e50")
         if b"0" * (bounds.digits + 1) in plain:
-            raise TooMuchWork(f"it has a number of more than {bounds.digits} digits")
+            raise TooMuchWork("digits", f"it has a number of more than {bounds.digits} digits")
+        if plain.translate(None, b".").count(_PRECISE) > bounds.precise:
+            why = f"it has more than {bounds.precise} numbers of {len(_PRECISE)} digits or more"
+            raise TooMuchWork("precise", why)
+        opened = bare.count(b"[") + bare.count(b"{")
         if opened > bounds.nesting and _is_deeper(bare, bounds.nesting):
-            raise TooMuchWork(f"it nests arrays and objects more than {bounds.nesting} deep")
-
-    def _too_many_values(self) -> TooMuchWork:
-        return TooMuchWork(f"it has more than {self._bounds.values} values and keys")
+            why = f"it nests arrays and objects more than {bounds.nesting} deep"
+            raise TooMuchWork("nesting", why)
 
 
-def _count(plain: bytes, marks: tuple[bytes, ...]) -> int:
-    return sum(map(plain.count, marks))
+def _count(text: bytes, marks: tuple[bytes, ...]) -> int:
+    return sum(map(text.count, marks))
 
 
 def _is_deeper(bare: bytes, depth: int) -> bool:

@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
+from causerie.protocol import bounded_json
+
 Block = Mapping[str, Any]
 
 _READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _SEAL = "extra_content="
+_SEALED = bounded_json.Bounds(values=1_000, exponents=0, tens=0, precise=100)
 _PLAIN = frozenset({"type", "text", "index", "format"})
 
 
@@ -59,8 +62,8 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
         if not isinstance(data, str) or not data.startswith(_SEAL):
             blocks.append(block)
             continue
-        with suppress(msgspec.DecodeError, RecursionError):  # whoever changed it has lost it
-            extra = msgspec.json.decode(data.removeprefix(_SEAL))
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):  # then it is lost
+            extra: Any = bounded_json.decode(data.removeprefix(_SEAL).encode(), Any, _SEALED)
             if isinstance(extra, dict):
                 extras[str(block.get("id"))] = extra
     return blocks, extras

@@ -41,6 +41,11 @@ class EventDecoder:
         self._started = False
         self._between = True  # events: nothing of one is held
 
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished event are held, about."""
+        return self._size + self._held
+
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:

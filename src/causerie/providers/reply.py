@@ -7,7 +7,9 @@ tokens that it costs are known at any time, also while nothing has come back.
 
 from __future__ import annotations
 
+import asyncio
 from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.portions import in_portions
 from causerie.protocol.request import ChatRequest
 from causerie.providers.fast_path import Read, read_fast_path
 from causerie.providers.incoming import Incoming
@@ -41,8 +44,8 @@ class ProviderReply:
     """
 
     __slots__ = (
-        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_request", "_response", "_sent",
-        "_stream", "_streamed", "changes",
+        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_portions", "_request",
+        "_response", "_sent", "_stream", "_streamed", "changes",
     )  # fmt: skip
 
     changes: Sequence[str]
@@ -60,6 +63,7 @@ class ProviderReply:
         self._fast_path: Read | None = None
         self._stream: BodyStream | None = None
         self._batch: Batch = ()  # all of it, where it is no stream
+        self._portions: deque[Batch] = deque()  # what follows the batch, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -153,9 +157,12 @@ class ProviderReply:
         return self._batch or await self._rest()
 
     async def _rest(self) -> Batch:
-        if self._stream is None:  # it was whole
+        if self._stream is not None:
+            return await self._stream.__anext__()
+        if not self._portions:
             raise StopAsyncIteration
-        return await self._stream.__anext__()
+        await asyncio.sleep(0)  # others have their turn
+        return self._portions.popleft()
 
     def _on_its_way(self, response: HttpResponse) -> None:
         self._response = response
@@ -181,11 +188,14 @@ class ProviderReply:
             self._read(body)
         else:
             await offload(self._read, body)
+            if self._stream is None:
+                self._batch, *others = in_portions(self._batch)
+                self._portions.extend(others)
 
     def _read(self, body: bytes) -> None:
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
-        if new and request.top_logprobs is None:
+        if new and request.top_logprobs is None and len(body) <= LARGE:
             read = self._fast_path = read_fast_path(body, asked.separators)
             if read is not None:
                 self._batch = read[0]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from time import monotonic
 from typing import Self
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Event
+from causerie.protocol.portions import in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers.incoming import Incoming
 from causerie.providers.provider import failed
+from causerie.runtime.offload import LARGE, offload
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -52,7 +55,8 @@ class BodyStream:
     """
 
     __slots__ = (
-        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_seconds",
+        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_portions",
+        "_seconds",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +68,7 @@ class BodyStream:
         self._end = end
         self._seconds = _NEVER  # that the next content may take
         self._ahead = memoryview(b"")  # what has come and was not read yet
+        self._portions: deque[Batch] = deque()  # what was read and not handed on yet
         self._decoder = EventDecoder(_MAX_EVENT_BYTES)
         self._failure: ServiceError | None = None
 
@@ -82,6 +87,9 @@ class BodyStream:
 
         Failures are kept for the next call, where events came before them.
         """
+        if self._portions:
+            await asyncio.sleep(0)  # others have their turn
+            return self._portions.popleft()
         body, incoming, decoder = self._body, self._incoming, self._decoder
         late = monotonic() + self._seconds  # whatever comes that is no content
         while True:
@@ -90,19 +98,21 @@ class BodyStream:
             if incoming.ended:
                 raise StopAsyncIteration
             events: list[Event] = []
+            large = decoder.held > LARGE
             try:
                 piece = b"" if self._ahead else await body.piece(late)
                 if self._ahead or len(piece) > _AT_ONCE:
                     piece = await self._part(piece)
-                incoming.feed(decoder.feed(piece) if piece else decoder.close(), events)
-                if not piece:
-                    incoming.finish(events)
+                if piece and not large:
+                    incoming.feed(decoder.feed(piece), events)
+                else:
+                    await self._read(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                self._broken(_told(failure), events)
+                await self._broken(_told(failure), events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._between
-                return events
+                return self._first_of(events) if large else events
             if incoming.complete:
                 late = min(late, monotonic() + _TAIL_SECONDS)
 
@@ -115,14 +125,35 @@ class BodyStream:
         part, self._ahead = bytes(self._ahead[:_AT_ONCE]), self._ahead[_AT_ONCE:]
         return part
 
-    def _broken(self, failure: ServiceError, events: list[Event]) -> None:
+    async def _read(self, piece: bytes, events: list[Event]) -> None:
+        """Add what a piece says, or the end of the body; off the event loop where it is large."""
+        if self._decoder.held > LARGE and (not piece or b"\n" in piece):
+            await offload(self._feed, piece, events)
+        else:
+            self._feed(piece, events)
+
+    def _feed(self, piece: bytes, events: list[Event]) -> None:
+        incoming, decoder = self._incoming, self._decoder
+        if piece:
+            incoming.feed(decoder.feed(piece), events)
+        else:
+            incoming.feed(decoder.close(), events)
+            incoming.finish(events)
+
+    def _first_of(self, events: list[Event]) -> Batch:
+        """The first portion of many events; the others are handed on after it."""
+        first, *others = in_portions(events)
+        self._portions.extend(others)
+        return first
+
+    async def _broken(self, failure: ServiceError, events: list[Event]) -> None:
         """It cannot be read on: a failure, unless the reply is complete but for its usage."""
         incoming = self._incoming
         if incoming.ended or not incoming.complete:
             self._failure = failure
             return
         with suppress(ServiceError, LineTooLong):  # of half an event
-            incoming.feed(self._decoder.close(), events)
+            await self._read(b"", events)
         incoming.finish(events)
 
 

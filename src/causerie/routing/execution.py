@@ -129,6 +129,7 @@ class Execution(TargetSelector, eq=False):
                 return
             except (UpstreamFailed, Overloaded) as failure:
                 attempt = await self._mended(attempt, failure)
+                forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, attempt.next
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -26,7 +27,21 @@ async def offload(
 ) -> _Made:
     """Return what ``work`` returns, done in the thread for long work; raises what it raises.
 
-    Work that has started ends also where nobody waits for it any more.
+    Whoever is cancelled meanwhile goes on once work that has started has ended, so that the two
+    never touch the same things at once.
     """
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_thread, partial(work, *args, **kwargs))
+    job = _thread.submit(partial(work, *args, **kwargs))
+    try:
+        return await asyncio.wrap_future(job)
+    except asyncio.CancelledError:
+        await _ended(job)
+        raise
+
+
+async def _ended(job: Future[_Made]) -> None:
+    """Wait until a job has ended, cancelled or not."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    job.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+    while not ended.is_set():
+        with suppress(asyncio.CancelledError):  # which the caller raises afterwards
+            await ended.wait()

@@ -99,6 +99,20 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=4, le=256)],
         Meta(description="Deepest nesting of arrays and objects in a request."),
     ] = 64
+    max_values: Annotated[
+        Annotated[int, Meta(ge=1_000, le=10_000_000)],
+        Meta(
+            description="Most values and keys in a request; decoding a million holds up every "
+            "other request for up to 100 ms."
+        ),
+    ] = 150_000
+    max_escapes: Annotated[
+        Annotated[int, Meta(ge=10_000, le=1_000_000_000)],
+        Meta(
+            description="Most escapes such as `\\n` in the texts of a request; decoding a million, "
+            "and sending them on, hold up every other request for up to 20 ms each."
+        ),
+    ] = 1_200_000
     max_messages: Annotated[Count, Meta(description="Most messages in one request.")] = 4096
     docs: Annotated[bool, Meta(description="Whether `/docs` and `/openapi.json` are served.")] = (
         True

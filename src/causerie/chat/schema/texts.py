@@ -28,8 +28,9 @@ def regex(pattern: str, *, param: str) -> str:
 
 
 def choice(options: Sequence[str], *, param: str) -> str:
-    """Return a Lark expression for one of ``options``, written exactly so.
+    """Return the Lark expression of a terminal for one of ``options``, written exactly so.
 
+    A rule would have one terminal for each, and compilers bound how many may be possible at once.
     Raises ``InvalidRequest`` (``unsupported_schema``) where they are too long together, or an
     option cannot be written.
     """
@@ -38,7 +39,7 @@ def choice(options: Sequence[str], *, param: str) -> str:
         raise unsupported(
             param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
         )
-    return "(" + " | ".join(_quoted(option, param) for option in options) + ")"
+    return " | ".join(_quoted(option, param) for option in options)
 
 
 def _quoted(text: str, param: str) -> str:

@@ -15,6 +15,7 @@ from causerie.probe.reading import ProbeAnswer, answered, refusal
 from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
+from causerie.protocol import bounded_json
 
 _SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers
 SCHEMA: dict[str, object] = {
@@ -51,8 +52,8 @@ def _format(schema: object) -> dict[str, object]:
 
 def _json(text: str) -> object:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
+        return bounded_json.decode(text.encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 

@@ -8,6 +8,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from causerie.probe.reading import ProbeAnswer, ProbeCall
+from causerie.protocol import bounded_json
 
 WEATHER_PARAMETERS: dict[str, object] = {
     "type": "object",
@@ -66,8 +67,8 @@ def _argument_faults(call: ProbeCall) -> list[str]:
     if not isinstance(call.arguments, str):
         return ["`arguments` is no string"]
     try:
-        value = msgspec.json.decode(call.arguments)
-    except (msgspec.MsgspecError, RecursionError):
+        value: object = bounded_json.decode(call.arguments.encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return [f"`arguments` is not JSON: {call.arguments!r:.60}"]
     if not Draft202012Validator(_PARAMETERS[call.name]).is_valid(value):
         return [f"the arguments break the schema: {call.arguments!r:.80}"]

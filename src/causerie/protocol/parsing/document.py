@@ -13,6 +13,13 @@ from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.parsing.rules import ParsingRules
 
+SETTINGS = {
+    "nesting": "server.max_nesting",
+    "values": "server.max_values",
+    "bare": "server.max_values",
+    "escapes": "server.max_escapes",
+}
+"""The settings of the bounds that an operator can raise."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -21,7 +28,11 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
     try:
         bounded_json.check(body, rules.work)
     except bounded_json.TooMuchWork as error:
-        raise _invalid(f"The body takes too long to decode: {error}; send less of it.") from error
+        setting = SETTINGS.get(error.bound)
+        further = f", or have the operator raise `{setting}`" if setting else ""
+        raise _invalid(
+            f"The body takes too long to decode: {error}; send less of it{further}."
+        ) from error
 
 
 def decode(body: bytes) -> dict[str, object]:

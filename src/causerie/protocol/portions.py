@@ -1,0 +1,84 @@
+"""Events in portions, so that other requests have their turn while many are handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from causerie.protocol.events import Batch, Event, ReasoningDelta, TextDelta, ToolCallDelta
+
+PORTION = 64 * 1024
+"""The size of what is handed on at once, about, in characters."""
+_TOKENS = 256  # with log-probabilities, of one piece
+_TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
+
+
+def in_portions(batch: Batch) -> list[Batch]:
+    """Return the events in batches of about ``PORTION``; a longer text comes in pieces.
+
+    Pieces that are put together say what the event said. Blocks of reasoning stay whole.
+    """
+    portions: list[Batch] = []
+    portion: list[Event] = []
+    room = PORTION
+    for event in batch:
+        for piece in _pieces(event):
+            size = _size(piece)
+            if size > room and portion:
+                portions.append(portion)
+                portion, room = [], PORTION
+            portion.append(piece)
+            room -= size
+    if portion:
+        portions.append(portion)
+    return portions
+
+
+def is_large(batch: Batch) -> bool:
+    """Return whether writing the events takes so long that others should have their turn."""
+    room = PORTION
+    for event in batch:
+        room -= _size(event)
+        if room < 0:
+            return True
+    return False
+
+
+def _size(event: Event) -> int:
+    """About how many characters take as long to write."""
+    if isinstance(event, TextDelta):
+        tokens = len(event.logprobs)
+        if not tokens:
+            return len(event.text)
+        return len(event.text) + _TOKEN_SIZE * (
+            tokens + sum(len(one.top) for one in event.logprobs)
+        )
+    if isinstance(event, ReasoningDelta):
+        return len(event.text)
+    return len(event.arguments) if isinstance(event, ToolCallDelta) else 0
+
+
+def _pieces(event: Event) -> Iterator[Event]:
+    if isinstance(event, TextDelta):
+        if len(event.logprobs) > _TOKENS or len(event.text) > PORTION:
+            return _texts_and_tokens(event)
+    elif isinstance(event, ReasoningDelta):
+        if len(event.text) > PORTION and not event.blocks:
+            return (replace(event, text=text) for text in _cut(event.text))
+    elif isinstance(event, ToolCallDelta) and len(event.arguments) > PORTION:
+        return (replace(event, arguments=text) for text in _cut(event.arguments))
+    return iter((event,))
+
+
+def _texts_and_tokens(event: TextDelta) -> Iterator[Event]:
+    """The text first: log-probabilities may follow it."""
+    tokens = event.logprobs
+    for text in _cut(event.text):
+        yield TextDelta(text, (), event.choice)
+    for start in range(0, len(tokens), _TOKENS):
+        yield TextDelta("", tokens[start : start + _TOKENS], event.choice)
+
+
+def _cut(text: str) -> Iterator[str]:
+    return (text[start : start + PORTION] for start in range(0, len(text), PORTION))

@@ -1,0 +1,73 @@
+"""Events in portions say what they said together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from providerkit import chunk, reader
+
+from causerie.errors import UpstreamFailed
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.portions import PORTION, in_portions, is_large
+from causerie.providers.stream import BodyStream, BufferedBody
+
+_CONTEXT = ResponseContext(CompletionIdentity("c", 0, "r"), "m", "f", router_names=True)
+_texts = st.builds(
+    lambda start, times: start * times, st.text("ab \n😀", min_size=1), st.integers(1, PORTION)
+)
+_tokens = st.builds(
+    lambda count, top: (
+        (TokenLogprob("x", -1.0, b"x", (TokenLogprob("y", -2.0, b"y"),) * top),) * count
+    ),
+    st.integers(0, 1_000),
+    st.integers(0, 3),
+)
+_blocks = st.sampled_from([(), ({"type": "reasoning.encrypted", "data": "x"},)])
+_events = st.one_of(
+    st.builds(ReasoningDelta, _texts, st.just(0), _blocks),
+    st.builds(TextDelta, _texts, _tokens),
+    st.builds(ToolCallDelta, st.just(0), _texts),
+)
+
+
+def _answer(batch: Batch) -> Any:
+    started, end = ToolCallStarted(0, "c", "f"), (Finished("stop"), Usage(1, 1))
+    return _CONTEXT.completion([started, *batch, *end])
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=st.lists(_events, min_size=1, max_size=6))
+def test_portions_say_what_the_events_said(events: list[Event]) -> None:
+    portions = in_portions(events)
+    assert _answer([event for portion in portions for event in portion]) == _answer(events)
+    assert not any(is_large(portion) for portion in portions if len(portion) > 1)
+
+
+async def test_a_large_event_keeps_its_place() -> None:
+    """It is read elsewhere, so that it could be overtaken; what fails behind it fails after it."""
+    said = ["a", "large " * 300_000, "b", "larger " * 300_000, "c"]
+    body = b"".join(b"data: %s\n\n" % json.dumps(chunk(content=text)).encode() for text in said)
+    events: list[Event] = []
+    batches = 0
+    with pytest.raises(UpstreamFailed, match="before it was complete"):
+        async for batch in BodyStream(reader(), BufferedBody(body), 60.0, float("inf")):
+            events += batch
+            batches += 1
+            assert not is_large(batch)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "".join(said)
+    assert batches > len(said)
