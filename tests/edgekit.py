@@ -84,7 +84,7 @@ class ScriptedPipeline:
         caller: Caller,
         request: ChatRequest,
         identity: chunk_encoder.CompletionIdentity,
-        deliver: chunk_encoder.ResponseSink,
+        begin: chunk_encoder.ResponseSink,
         labels: Labels,
     ) -> None:
         self.labels.append(labels)
@@ -97,13 +97,13 @@ class ScriptedPipeline:
             for step in self.prefill:
                 await _pass(step)
             frame = chunk_encoder.ResponseContext(identity, request.model, "script")
-            await deliver({"x-served-by": "script"}, frame, self._stream)
+            await self._stream(begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()
 
-    async def _stream(self, take: BatchSink) -> None:
+    async def _stream(self, emit: BatchSink) -> None:
         async for batch in self._events():
-            waiting = take(batch)
+            waiting = emit(batch)
             if waiting is not None:
                 await waiting
 

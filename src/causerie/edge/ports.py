@@ -31,10 +31,10 @@ class RequestPipeline(Protocol):
         caller: Caller,
         request: ChatRequest,
         identity: CompletionIdentity,
-        deliver: ResponseSink,
+        begin: ResponseSink,
         labels: Labels,
     ) -> None:
-        """Hand an answer to ``deliver``, once there is one.
+        """Hand an answer to what ``begin`` returns, once there is one.
 
         What it raises before, a ``ServiceError``, can still be told by a status.
         """
