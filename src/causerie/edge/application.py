@@ -18,8 +18,8 @@ from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI, RequestLimits
 from causerie.edge.openapi import Documents
-from causerie.edge.ports import Metrics, RequestPipeline, ServingStatus
-from causerie.edge.router import CatalogPort, KeyStatements, RouterPages
+from causerie.edge.ports import ServingStatus
+from causerie.edge.router import KeyStatements, RouterPages
 from causerie.edge.routes import (
     METRICS,
     DoorHandler,
@@ -31,6 +31,8 @@ from causerie.edge.routes import (
 )
 from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.logging import request_id
+from causerie.metering.counters import MetricsCounters
+from causerie.pipeline import Pipeline
 
 log = structlog.get_logger(__name__)
 
@@ -85,9 +87,9 @@ class Edge:
     def __init__(
         self,
         doors: DoorTable,
-        pipeline: RequestPipeline,
+        pipeline: Pipeline,
         engines: ServingStatus,
-        metrics: Metrics,
+        metrics: MetricsCounters,
         *,
         limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
@@ -104,11 +106,11 @@ class Edge:
     def replace(
         self,
         doors: DoorTable,
-        pipeline: RequestPipeline,
+        pipeline: Pipeline,
         *,
         limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
-        market: CatalogPort | None = None,
+        market: Pipeline | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
         """Answer by these from now on; requests under way keep what they came to.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import Metrics
+from causerie.metering.counters import MetricsCounters
 
 _KEYS = StaticKeys()
 
@@ -15,7 +15,7 @@ _KEYS = StaticKeys()
 class MetricsPage:
     """The handler. ``keys`` open it as those of a door do; ``None``: it is open."""
 
-    metrics: Metrics
+    metrics: MetricsCounters
     keys: tuple[KeyDigest, ...] | None = None
     name: str = "metrics"
 

@@ -19,11 +19,11 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.ports import RequestPipeline
 from causerie.edge.request_hints import RequestHints, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging import request_id
 from causerie.offload import LARGE, offload
+from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
@@ -50,7 +50,7 @@ class OpenAI:
 
     def __init__(
         self,
-        pipeline: RequestPipeline,
+        pipeline: Pipeline,
         drain: Drain,
         limits: RequestLimits | None = None,
         clock: Callable[[], int] = _unix_time,

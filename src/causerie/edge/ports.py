@@ -2,51 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from causerie.access.credential import Credential
-from causerie.access.keys import Caller
-from causerie.chunk_encoder import CompletionIdentity, ResponseSink
-from causerie.edge.doors import MountedDoor
 from causerie.engines.base import EngineStatus
-from causerie.protocol.labels import Labels
-from causerie.protocol.request import ChatRequest
-
-
-class RequestPipeline(Protocol):
-    """The request, behind the wire."""
-
-    def known(self, door: MountedDoor, credential: Credential | None) -> Caller | None:
-        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
-        ...
-
-    def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
-        """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
-        ...
-
-    async def answer(
-        self,
-        door: MountedDoor,
-        caller: Caller,
-        request: ChatRequest,
-        identity: CompletionIdentity,
-        begin: ResponseSink,
-        labels: Labels,
-    ) -> None:
-        """Hand an answer to what ``begin`` returns, once there is one.
-
-        What it raises before, a ``ServiceError``, can still be told by a status.
-        """
-        ...
-
-    def models(self, door: MountedDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
-        """The catalog entries that the caller may see; ``caller`` is ``None`` in open catalogs."""
-        ...
-
-    def shown(self, door: MountedDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
-        """One of them, by its id or an alias; raises :class:`ServiceError`."""
-        ...
 
 
 class TargetStatusView(Protocol):
@@ -76,17 +35,3 @@ class ServingStatus(Protocol):
     def status(self) -> Sequence[EngineStatus]: ...
     def targets(self) -> Sequence[TargetStatusView]: ...
     def shared(self) -> bool | None: ...
-
-
-class Metrics(Protocol):
-    """The numbers behind ``/metrics``."""
-
-    content_type: str
-
-    def exposition(self) -> bytes:
-        """All metrics as text."""
-        ...
-
-    def refused(self, door: str, code: str, status: int) -> None:
-        """A request that ended before it became one of the pipeline's."""
-        ...

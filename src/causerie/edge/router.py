@@ -3,36 +3,20 @@ know."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.edge.catalog_cache import CachedPage, CatalogCache, Shown
+from causerie.edge.catalog_cache import CachedPage, CatalogCache
 from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, NotFound
+from causerie.pipeline import Pipeline
 
 _ENDPOINTS = "/endpoints"
 _OPEN = {"cache-control": "public, max-age=2"}
 _OWN = {"cache-control": "private, no-store"}
-
-
-class CatalogPort(Protocol):
-    """The catalog behind a door."""
-
-    def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
-        """Who is calling; raises ``Unauthenticated``."""
-        ...
-
-    def listed(self, door: MountedDoor, caller: Caller | None) -> Sequence[Shown]:
-        """All entries; with a caller those that it may use."""
-        ...
-
-    def listing(self, door: MountedDoor, name: str) -> Shown:
-        """One entry; raises ``NotFound``."""
-        ...
 
 
 class KeyStatements(Protocol):
@@ -54,7 +38,7 @@ class KeyStatements(Protocol):
 class RouterPages:
     """The handlers; pages of the catalog are kept. ``teller`` is there where accounts are."""
 
-    def __init__(self, market: CatalogPort, teller: KeyStatements | None = None) -> None:
+    def __init__(self, market: Pipeline, teller: KeyStatements | None = None) -> None:
         self._market = market
         self._teller = teller
         self._catalog_cache = CatalogCache()
