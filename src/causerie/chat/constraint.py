@@ -10,13 +10,12 @@ Knows nothing about engines beyond the ids of their control tokens.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from causerie.chat.answer import AnswerPlan
-from causerie.chat.call_syntax.base import Schema, spelled, without
+from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.elements import element_grammar
 from causerie.chat.call_syntax.loose import loose_grammar
 from causerie.chat.call_syntax.parameters import parameter_grammar
@@ -35,18 +34,14 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Segment,
 )
+from causerie.chat.grammar_text import ANY_TEXT, GrammarText, Manner
 from causerie.chat.parser import call_triggers
-from causerie.chat.schema import prepare
 from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.errors import InvalidRequest
 
-_HEADER = "%llguidance {}\n"
-_UNFORCED = '%llguidance {"no_forcing": true}\n'
-_ANY = "/(.|\\n)*/"
-_SOME = "/(.|\\n)+/"
+_MANNER = Manner()
 MAX_CALLS = 32  # in one message
 _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
-_MOST = 1_000_000  # characters: what is written for each parameter may repeat a definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,140 +58,6 @@ class CallPlan:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """Options of how a grammar is written.
-
-    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
-    one. ``any_space`` admits any white space between the parts of JSON. A
-    constrained reply begins with the white space ``leading``. Texts without
-    alternatives are written in the model's usual tokens, which an engine may read
-    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
-    model instead.
-    """
-
-    end_tokens: Sequence[int] = ()
-    any_space: bool = False
-    as_spelled: bool = False
-    leading: str = ""
-
-
-@dataclass(slots=True)
-class _Text:
-    """The grammar being written (a :class:`causerie.chat.call_syntax.base.Scope`)."""
-
-    control_tokens: Mapping[str, int]
-    marks: Sequence[str] = ()
-    manner: Manner = Manner()
-    functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
-    function: str = ""  # whose arguments are being written
-    _rules: list[str] = field(default_factory=list)
-    _size: int = 0
-    _splitter: re.Pattern[str] | None = None
-    _marked: str = ""
-
-    def __post_init__(self) -> None:
-        marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
-        self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
-        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
-        if held:
-            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
-
-    def _parts(self, text: str) -> list[str]:
-        return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
-
-    def _has_control_token(self, text: str) -> bool:
-        return any(part in self.control_tokens for part in self._parts(text))
-
-    def rule(self, expression: str, options: str = "") -> str:
-        name = f"r{len(self._rules)}"
-        self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
-        return name
-
-    def _add(self, line: str) -> None:
-        self._count(line)
-        self._rules.append(line)
-
-    def _count(self, line: str) -> None:
-        self._size += len(line)
-        if self._size > _MOST:
-            raise unsupported("tools", "The functions' parameters are too much to be enforced.")
-
-    def reserve(self) -> str:
-        self._rules.append("")
-        return f"r{len(self._rules) - 1}"
-
-    def define(self, name: str, expression: str) -> None:
-        line = f"{name}: {expression}"
-        self._count(line)
-        self._rules[int(name[1:])] = line
-
-    def terminal(self, expression: str) -> str:
-        name = f"T{len(self._rules)}"
-        self._add(f"{name}: {expression}")
-        return name
-
-    def literal(self, text: str) -> str:
-        written = [
-            f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else _quote(part)
-            for part in self._parts(text)
-        ]
-        return " ".join(written) or '""'
-
-    def until(self, marker: str) -> str:
-        """Return any text, then the marker.
-
-        A marker that begins with a control token ends the text by itself, for
-        free text holds no control tokens (nor spells them, where the engine
-        takes them for text); a plain one needs a lazy lexeme.
-        """
-        parts = self._parts(marker)
-        head = parts[0]
-        if head in self.control_tokens:
-            return f"{self.terminal(without(head))} {self.literal(marker)}"
-        lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
-        return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
-
-    def closed(self, text: str, marker: str) -> str:
-        """Return bounded text, then the marker.
-
-        A plain marker is of one lexeme with the text, which would else swallow its
-        beginning: what may stand in a text goes on as text.
-        """
-        core = marker.strip()
-        lead, margin = marker.split(core)
-        head, *rest = self._parts(core)
-        if head in self.control_tokens:
-            inside = self.terminal(f"({text} & {without(core)}) {_quote(lead)}")
-            return f"{inside} {self.literal(core + margin)}"
-        whole = self.terminal(f"({text} & {without(head)}) {_quote(lead + head)}")
-        return f"{whole} {self.literal(''.join(rest) + margin)}"
-
-    def free(self) -> str:
-        """Return a reply without constraints: text, and the format's own control tokens."""
-        return f"({_SOME} | {self._marked})*" if self._marked else _ANY
-
-    def free_until(self, marker: str) -> str:
-        """Return the same up to and including ``marker``."""
-        if self._parts(marker)[0] in self.control_tokens:
-            return f"{self.free()} {self.literal(marker)}"
-        before = f"({_SOME}? {self._marked})* " if self._marked else ""
-        return before + self.until(marker)
-
-    def json(self, schema: Schema) -> str:
-        text = prepare(schema, param="tools", any_space=self.manner.any_space)
-        return self.rule(f'%json {{"$comment":{_quote(self.function)},{text[1:]}')
-
-    def _any(self) -> str:
-        if "ANY: " + _ANY not in self._rules:
-            self._rules.append("ANY: " + _ANY)
-        return "ANY"
-
-    def finish(self, start: str, extra: str) -> str:
-        header = _UNFORCED if self.manner.as_spelled else _HEADER
-        return header + f"start: {start}\n" + "\n".join(self._rules) + "\n" + extra
-
-
 def compose(
     form: ModelFormat,
     control_tokens: Mapping[str, int],
@@ -204,7 +65,7 @@ def compose(
     reasoning: str,
     calls: CallPlan | None,
     answer: AnswerPlan | None,
-    manner: Manner = Manner(),
+    manner: Manner = _MANNER,
 ) -> str | None:
     """Return the grammar of a reply, or ``None`` when nothing has to be enforced.
 
@@ -214,7 +75,7 @@ def compose(
     """
     if calls is None and answer is None:
         return None
-    text = _Text(control_tokens, _marks(form), manner)
+    text = GrammarText(control_tokens, _marks(form), manner)
     body = _body(form, text, calls, answer)
     free = leaves_free(form, calls, answer)
     before = _reasoning(form, text, reasoning, free=free)
@@ -241,7 +102,7 @@ def _marks(form: ModelFormat) -> tuple[str, ...]:
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
-def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str:
+def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
     """Return the grammar before the body; empty for free bodies, which include the reasoning."""
     marks = form.reasoning
     if marks is None or state == "none" or free:
@@ -257,7 +118,9 @@ def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str
     return f"({opened})?"
 
 
-def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
+def _body(
+    form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
+) -> str:
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
         return said or text.free()
@@ -272,7 +135,7 @@ def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: Answer
     return text.rule(" | ".join(_offered(sections, text)))
 
 
-def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
+def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
     """Return the alternatives of a reply that may hold calls.
 
     Free text must not stay possible alongside a call that has started: the lexer
@@ -283,10 +146,10 @@ def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
     if not marks:
         return [*options, text.free()]
     shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in marks]
-    return [*options, text.terminal(" & ".join([_ANY, *shut]))]
+    return [*options, text.terminal(" & ".join([ANY_TEXT, *shut]))]
 
 
-def _answer(form: ModelFormat, text: _Text, answer: AnswerPlan) -> str:
+def _answer(form: ModelFormat, text: GrammarText, answer: AnswerPlan) -> str:
     opened = f"({text.literal(form.answer_open)})?" if form.answer_open else ""
     closed = f"({text.literal(form.answer_close)})?" if form.answer_close else ""
     return text.rule(f"{opened} ({answer.expression}) {closed}".strip())
@@ -295,7 +158,7 @@ def _answer(form: ModelFormat, text: _Text, answer: AnswerPlan) -> str:
 class _Section:
     """The grammar of a section of calls."""
 
-    def __init__(self, form: CallSection, plan: CallPlan, text: _Text) -> None:
+    def __init__(self, form: CallSection, plan: CallPlan, text: GrammarText) -> None:
         self._form = form
         self._plan = plan
         self._text = text
@@ -391,7 +254,3 @@ class _Section:
                 return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

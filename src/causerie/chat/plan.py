@@ -16,10 +16,11 @@ from msgspec import structs
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
-from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
+from causerie.chat.constraint import CallPlan, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.functions import Functions, callable_functions
+from causerie.chat.grammar_text import Manner
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.rewriting import is_spaced_alike

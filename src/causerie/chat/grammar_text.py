@@ -1,0 +1,168 @@
+"""The text of a grammar: Lark in llguidance's dialect, while it is written.
+
+Knows control tokens and the way in which a grammar is written, and nothing of the formats,
+calls and answers that it is written for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from causerie.chat.call_syntax.base import Schema, without
+from causerie.chat.schema import prepare
+from causerie.chat.schema.refusal import unsupported
+
+ANY_TEXT = "/(.|\\n)*/"
+_SOME = "/(.|\\n)+/"
+_HEADER = "%llguidance {}\n"
+_UNFORCED = '%llguidance {"no_forcing": true}\n'
+_MAX_CHARACTERS = 1_000_000  # the text for each parameter may repeat a definition
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """Options of how a grammar is written.
+
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
+    one. ``any_space`` admits any white space between the parts of JSON. A
+    constrained reply begins with the white space ``leading``. Texts without
+    alternatives are written in the model's usual tokens, which an engine may read
+    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
+    model instead.
+    """
+
+    end_tokens: Sequence[int] = ()
+    any_space: bool = False
+    as_spelled: bool = False
+    leading: str = ""
+
+
+@dataclass(slots=True)
+class GrammarText:
+    """A grammar that is being written: its rules and terminals, in order."""
+
+    control_tokens: Mapping[str, int]
+    marks: Sequence[str] = ()
+    manner: Manner = Manner()
+    functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
+    function: str = ""  # whose arguments are being written
+    _rules: list[str] = field(default_factory=list)
+    _size: int = 0
+    _splitter: re.Pattern[str] | None = None
+    _marked: str = ""
+
+    def __post_init__(self) -> None:
+        marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
+        self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
+        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
+        if held:
+            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
+
+    def _parts(self, text: str) -> list[str]:
+        return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
+
+    def _has_control_token(self, text: str) -> bool:
+        return any(part in self.control_tokens for part in self._parts(text))
+
+    def rule(self, expression: str, options: str = "") -> str:
+        """Add a rule and return its name."""
+        name = f"r{len(self._rules)}"
+        self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
+        return name
+
+    def _add(self, line: str) -> None:
+        self._count(line)
+        self._rules.append(line)
+
+    def _count(self, line: str) -> None:
+        self._size += len(line)
+        if self._size > _MAX_CHARACTERS:
+            raise unsupported("tools", "The functions' parameters are too much to be enforced.")
+
+    def reserve(self) -> str:
+        """Return the name of a rule that is to be defined, so that it can refer to itself."""
+        self._rules.append("")
+        return f"r{len(self._rules) - 1}"
+
+    def define(self, name: str, expression: str) -> None:
+        """Define a reserved rule."""
+        line = f"{name}: {expression}"
+        self._count(line)
+        self._rules[int(name[1:])] = line
+
+    def terminal(self, expression: str) -> str:
+        """Add a terminal and return its name."""
+        name = f"T{len(self._rules)}"
+        self._add(f"{name}: {expression}")
+        return name
+
+    def literal(self, text: str) -> str:
+        """Return an expression for fixed text; control tokens in it become those tokens."""
+        written = [
+            f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else _quote(part)
+            for part in self._parts(text)
+        ]
+        return " ".join(written) or '""'
+
+    def until(self, marker: str) -> str:
+        """Return an expression for any text up to and including the first ``marker``.
+
+        A marker that begins with a control token ends the text by itself, for
+        free text holds no control tokens (nor spells them, where the engine
+        takes them for text); a plain one needs a lazy lexeme.
+        """
+        parts = self._parts(marker)
+        head = parts[0]
+        if head in self.control_tokens:
+            return f"{self.terminal(without(head))} {self.literal(marker)}"
+        lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
+        return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
+
+    def closed(self, text: str, marker: str) -> str:
+        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
+
+        White space around a marker belongs to it.
+        A plain marker is of one lexeme with the text, which would else swallow its
+        beginning: what may stand in a text goes on as text.
+        """
+        core = marker.strip()
+        lead, margin = marker.split(core)
+        head, *rest = self._parts(core)
+        if head in self.control_tokens:
+            inside = self.terminal(f"({text} & {without(core)}) {_quote(lead)}")
+            return f"{inside} {self.literal(core + margin)}"
+        whole = self.terminal(f"({text} & {without(head)}) {_quote(lead + head)}")
+        return f"{whole} {self.literal(''.join(rest) + margin)}"
+
+    def free(self) -> str:
+        """Return a reply without constraints: text, and the format's own control tokens."""
+        return f"({_SOME} | {self._marked})*" if self._marked else ANY_TEXT
+
+    def free_until(self, marker: str) -> str:
+        """Return the same up to and including ``marker``."""
+        if self._parts(marker)[0] in self.control_tokens:
+            return f"{self.free()} {self.literal(marker)}"
+        before = f"({_SOME}? {self._marked})* " if self._marked else ""
+        return before + self.until(marker)
+
+    def json(self, schema: Schema) -> str:
+        """Return an expression for JSON by schema, written as Python's ``json.dumps`` would."""
+        text = prepare(schema, param="tools", any_space=self.manner.any_space)
+        return self.rule(f'%json {{"$comment":{_quote(self.function)},{text[1:]}')
+
+    def _any(self) -> str:
+        if "ANY: " + ANY_TEXT not in self._rules:
+            self._rules.append("ANY: " + ANY_TEXT)
+        return "ANY"
+
+    def finish(self, start: str, extra: str) -> str:
+        """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
+        header = _UNFORCED if self.manner.as_spelled else _HEADER
+        return header + f"start: {start}\n" + "\n".join(self._rules) + "\n" + extra
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
