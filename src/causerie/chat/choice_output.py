@@ -17,7 +17,7 @@ from causerie.protocol.events import ContentEvent, TextDelta, TokenLogprob
 class ChoiceOutput:
     """Places the events that the parser has read into the choice with this index."""
 
-    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain")
+    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain", "stopped")
 
     def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
         self._choice = choice
@@ -26,11 +26,7 @@ class ChoiceOutput:
         self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
         # Events go out exactly as the parser returns them.
         self.plain = not (choice or stop or logprobs)
-
-    @property
-    def stopped(self) -> bool:
-        """Return whether a stop string has ended the choice."""
-        return self._stops is not None and self._stops.met
+        self.stopped = False  # a stop string has ended the choice
 
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
@@ -53,7 +49,10 @@ class ChoiceOutput:
                 continue
             self._logprobs += self._undecided
             self._undecided.clear()
-            text = event.text if uncut or self._stops is None else self._stops.feed(event.text)
+            text = event.text
+            if self._stops is not None and not uncut:
+                text = self._stops.feed(text)
+                self.stopped = self._stops.met
             if text:
                 out.append(self._delta(text))
             if self.stopped:

@@ -191,12 +191,16 @@ class Generation:
         parser = self._parser
         if parser.repeated or self._output.stopped:
             self._end("stop")
-        elif parser.mode is _ANSWER:
-            self._enter(_ANSWERING)
-        elif parser.mode is _REASONING:
-            self._enter(_THINKING if self._thought < self._budget else State.CLOSING)
+            return
+        mode = parser.mode
+        if mode is _ANSWER:
+            state = _ANSWERING
+        elif mode is _REASONING:
+            state = _THINKING if self._thought < self._budget else State.CLOSING
         else:
-            self._enter(State.CALLING)
+            state = State.CALLING
+        if state is not self.state:
+            self._enter(state)
 
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""
