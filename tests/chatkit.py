@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.chat import TextChat
+from causerie.chat.compiler import Compiler
 from causerie.protocol.events import (
     Batch,
     Finished,
@@ -20,10 +21,15 @@ from causerie.protocol.partial import Partial, PartialCall, Trail
 from causerie.protocol.request import ChatRequest
 
 
-class Unchecked:
+class Unchecked(Compiler):
     """Takes every grammar, for engines that are asked only what compiles."""
 
-    async def check(self, grammar: str, *, vocabulary: str | None, words: str, param: str) -> None:
+    def __init__(self) -> None:
+        super().__init__(workers=0)
+
+    async def check(
+        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
+    ) -> None:
         del grammar, vocabulary, words, param
 
 

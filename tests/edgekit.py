@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from causerie.access.credential import Credential
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
+from causerie.access.windows import MemoryCounters
+from causerie.catalog.catalog import Catalog
 from causerie.edge.application import Edge
 from causerie.edge.connections import Connections
 from causerie.edge.doors import DoorTable, MountedDoor
@@ -19,10 +20,13 @@ from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.metering.counters import MetricsCounters
+from causerie.metering.meter import Meter
+from causerie.pipeline import Pipeline, PipelineDoor, Scopes
 from causerie.protocol import chunk_encoder
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
-from causerie.protocol.labels import Labels
+from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
+from causerie.routing.router import Router
 from causerie.routing.target_state import TargetStatus
 
 KEY = "ck_abc_secret"
@@ -46,33 +50,37 @@ HELLO: tuple[Event, ...] = (
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-@dataclass
-class ScriptedPipeline:
+class ScriptedPipeline(Pipeline):
     """Answers with ``script``: events, gates to wait at, and failures to raise.
 
-    ``prefill`` are gates and failures before the answer begins.
+    ``prefill`` are gates and failures before the answer begins. Tests change both.
     """
 
-    script: Sequence[Event | asyncio.Event | Exception] = HELLO
-    prefill: Sequence[asyncio.Event | Exception] = ()
-    any_model: bool = False
-    keys: StaticKeys = field(default_factory=StaticKeys)
-    requests: list[ChatRequest] = field(default_factory=list)
-    identities: list[chunk_encoder.CompletionIdentity] = field(default_factory=list)
-    labels: list[Labels] = field(default_factory=list)
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    released: asyncio.Event = field(default_factory=asyncio.Event)
+    __setattr__ = object.__setattr__  # a pipeline is frozen
 
-    def known(self, door: MountedDoor, credential: Credential | None) -> Caller:
-        return self.keys.authenticate(door, credential)
+    def __init__(
+        self,
+        script: Sequence[Event | asyncio.Event | Exception] = HELLO,
+        prefill: Sequence[asyncio.Event | Exception] = (),
+        *,
+        any_model: bool = False,
+    ) -> None:
+        super().__init__(
+            StaticKeys(), Catalog(()), MemoryCounters(), Scopes({}, {}), Router({}), Meter(())
+        )
+        self.script = script
+        self.prefill = prefill
+        self.any_model = any_model
+        self.requests: list[ChatRequest] = []
+        self.identities: list[chunk_encoder.CompletionIdentity] = []
+        self.labels: list[Labels] = []
+        self.opened = asyncio.Event()
+        self.released = asyncio.Event()
 
-    async def authenticate(self, door: MountedDoor, credential: Credential | None) -> Caller:
-        return self.known(door, credential)
-
-    def models(self, door: MountedDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
 
-    def shown(self, door: MountedDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
         for entry in self.models(door, caller):
             if entry["id"] == name:
                 return entry
@@ -80,12 +88,12 @@ class ScriptedPipeline:
 
     async def answer(
         self,
-        door: MountedDoor,
+        door: PipelineDoor,
         caller: Caller,
         request: ChatRequest,
         identity: chunk_encoder.CompletionIdentity,
-        deliver: chunk_encoder.ResponseSink,
-        labels: Labels,
+        begin: chunk_encoder.ResponseSink,
+        labels: Labels = UNLABELLED,
     ) -> None:
         self.labels.append(labels)
         self.requests.append(request)
@@ -97,13 +105,13 @@ class ScriptedPipeline:
             for step in self.prefill:
                 await _pass(step)
             frame = chunk_encoder.ResponseContext(identity, request.model, "script")
-            await deliver({"x-served-by": "script"}, frame, self._stream)
+            await self._stream(begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()
 
-    async def _stream(self, take: BatchSink) -> None:
+    async def _stream(self, emit: BatchSink) -> None:
         async for batch in self._events():
-            waiting = take(batch)
+            waiting = emit(batch)
             if waiting is not None:
                 await waiting
 

@@ -12,7 +12,6 @@ from roomkit import Table
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "causerie"
 TABLE = Table.read(ROOT / "pyproject.toml")
-UNDER_WAY = {"chat.call_syntax.base.GrammarScope: use chat.constraint._Text"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _class(path: Path, node: ast.ClassDef) -> Class:
 
 
 def test_no_protocol_mirrors_a_class_within_reach() -> None:
-    assert {*Classes(SOURCE).mirrors(TABLE)} <= UNDER_WAY
+    assert [*Classes(SOURCE).mirrors(TABLE)] == []
 
 
 def test_a_mirror_is_noticed(tmp_path: Path) -> None:

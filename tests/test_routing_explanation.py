@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -31,7 +31,7 @@ from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.bounds import TokenBounds
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
-from causerie.protocol.events import ReplyStream
+from causerie.protocol.events import BatchSink
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 from causerie.routing.circuit_breaker import THRESHOLD
@@ -101,12 +101,10 @@ class Market:
     async def ask(self, request: ChatRequest) -> Record:
         """A real request; raises what its client would get."""
 
-        def deliver(
-            headers: Mapping[str, str], frame: ResponseContext, stream: ReplyStream
-        ) -> Awaitable[None]:
-            return stream(lambda _: None)
+        def begin(headers: Mapping[str, str], frame: ResponseContext) -> BatchSink:
+            return lambda _: None
 
-        await self.pipeline.answer(DOOR, CALLER, request, CompletionIdentity("c", 1, "r"), deliver)
+        await self.pipeline.answer(DOOR, CALLER, request, CompletionIdentity("c", 1, "r"), begin)
         return self.records[-1]
 
 

@@ -45,7 +45,7 @@ from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
-from causerie.protocol.events import ReplyStream
+from causerie.protocol.events import BatchSink
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
@@ -91,7 +91,7 @@ class _Asked(Struct, frozen=True):
     caller: Caller
     request: ChatRequest
     identity: CompletionIdentity
-    deliver: ResponseSink
+    begin: ResponseSink
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
     tried: list[Attempt] = []
@@ -149,15 +149,17 @@ class Pipeline:
         caller: Caller,
         request: ChatRequest,
         identity: CompletionIdentity,
-        deliver: ResponseSink,
+        begin: ResponseSink,
         labels: Labels = UNLABELLED,
     ) -> None:
-        """Hand an answer to ``deliver``, its first event at hand; raises ``ServiceError`` before.
+        """Hand the batches of an answer to the sink that ``begin`` returns.
 
-        When it returns the answer has been delivered and its use written down.
+        ``begin`` is called once the first content-bearing event is at hand, and again where a
+        plain answer starts anew. Raises ``ServiceError``; before ``begin`` a status can tell it.
+        When it returns, the answer has been delivered and its usage recorded.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
-        asked = _Asked(door, caller, request, identity, deliver, record)
+        asked = _Asked(door, caller, request, identity, begin, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
@@ -215,7 +217,7 @@ class Pipeline:
                     if contents is not None:
                         contents.context = context
                     try:
-                        await asked.deliver(headers, context, execution.stream)
+                        await execution.stream(asked.begin(headers, context))
                         if execution.continued:  # those of a plain answer have not gone out yet
                             headers |= served(execution)
                         return
@@ -243,12 +245,10 @@ class Pipeline:
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         started = False
 
-        def begin(
-            headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
-        ) -> Awaitable[None]:
+        def begin(headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
             nonlocal started
             started = asked.request.stream
-            return asked.deliver(headers, context, stream)
+            return asked.begin(headers, context)
 
         def goes_on(failure: ServiceError) -> bool:
             return not started and another_may(failure)
@@ -257,7 +257,7 @@ class Pipeline:
         full: list[ServiceError] = []
         for name in others:
             try:
-                await self._one(structs.replace(asked, deliver=begin, goes_on=goes_on), name)
+                await self._one(structs.replace(asked, begin=begin, goes_on=goes_on), name)
                 return
             except ServiceError as failure:
                 if not goes_on(failure):
@@ -270,7 +270,7 @@ class Pipeline:
                     self.members.allowances.release(record.held)
                     record.held = None
         try:
-            await self._one(structs.replace(asked, deliver=begin), last)
+            await self._one(structs.replace(asked, begin=begin), last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise

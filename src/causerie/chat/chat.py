@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec import structs
 
 from causerie.chat import thinking
+from causerie.chat.compiler import Compiler
 from causerie.chat.continuation import knows, resumed
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.failures import engine_failures
@@ -32,14 +32,6 @@ from causerie.protocol.images import images, not_fetched
 from causerie.protocol.parsing.known import KNOWN, refusal
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
-
-
-class GrammarCheck(Protocol):
-    """Refuses a grammar that the engine could not enforce."""
-
-    async def check(
-        self, grammar: str, *, vocabulary: str | None, words: str, param: str
-    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ class TextChat:
     def __init__(
         self,
         engine: TextEngine,
-        grammars: GrammarCheck,
+        grammars: Compiler,
         options: ChatOptions = ChatOptions(),
         renderer: MakeRenderer = in_process,
     ) -> None:

@@ -1,7 +1,7 @@
-"""Text of a grammar, as rules and terminals are added to it.
+"""The text of a grammar: Lark in llguidance's dialect, while it is written.
 
-Writes Lark in llguidance's dialect. Knows control tokens and white space; knows
-neither formats of models nor what a reply consists of.
+Knows control tokens and the way in which a grammar is written, and nothing of the formats,
+calls and answers that it is written for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from causerie.chat.call_syntax.base import Schema, without
 from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.refusal import unsupported
 
-_HEADER = "%llguidance {}\n"
-_UNFORCED = '%llguidance {"no_forcing": true}\n'
 ANY_TEXT = "/(.|\\n)*/"
 _SOME = "/(.|\\n)+/"
-_MOST = 1_000_000  # characters: what is written for each part may repeat a definition
+_HEADER = "%llguidance {}\n"
+_UNFORCED = '%llguidance {"no_forcing": true}\n'
+_MAX_CHARACTERS = 1_000_000  # the text for each part may repeat a definition
 
 
 def quoted(text: str) -> str:
@@ -50,7 +50,7 @@ USUAL = Manner()
 
 @dataclass(slots=True)
 class GrammarText:
-    """A grammar being written (a :class:`causerie.chat.call_syntax.base.GrammarScope`)."""
+    """A grammar that is being written: its rules and terminals, in order."""
 
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
@@ -78,6 +78,7 @@ class GrammarText:
         return any(part in self.control_tokens for part in self._parts(text))
 
     def rule(self, expression: str, options: str = "") -> str:
+        """Add a rule and return its name."""
         name = f"{self.prefix}r{len(self._rules)}"
         self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
         return name
@@ -88,24 +89,28 @@ class GrammarText:
 
     def _count(self, line: str) -> None:
         self._size += len(line)
-        if self._size > _MOST:
+        if self._size > _MAX_CHARACTERS:
             raise unsupported(self.param, "The schemas are too much to be enforced.")
 
     def reserve(self) -> str:
+        """Return the name of a rule that is to be defined, so that it can refer to itself."""
         self._rules.append("")
         return f"{self.prefix}r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
+        """Define a reserved rule."""
         line = f"{name}: {expression}"
         self._count(line)
         self._rules[int(name.removeprefix(self.prefix)[1:])] = line
 
     def terminal(self, expression: str) -> str:
+        """Add a terminal and return its name."""
         name = f"{self.prefix.upper()}T{len(self._rules)}"
         self._add(f"{name}: {expression}")
         return name
 
     def literal(self, text: str) -> str:
+        """Return an expression for fixed text; control tokens in it become those tokens."""
         written = [
             f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else quoted(part)
             for part in self._parts(text)
@@ -113,7 +118,7 @@ class GrammarText:
         return " ".join(written) or '""'
 
     def until(self, marker: str) -> str:
-        """Return any text, then the marker.
+        """Return an expression for any text up to and including the first ``marker``.
 
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens (nor spells them, where the engine
@@ -127,8 +132,9 @@ class GrammarText:
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def closed(self, text: str, marker: str) -> str:
-        """Return bounded text, then the marker.
+        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 
+        White space around a marker belongs to it.
         A plain marker is of one lexeme with the text, which would else swallow its
         beginning: what may stand in a text goes on as text.
         """
@@ -153,6 +159,7 @@ class GrammarText:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
+        """Return an expression for JSON by schema, with the white space of the manner."""
         text = prepare(schema, param=self.param, white_space=self.manner.white_space).text
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 
@@ -163,9 +170,10 @@ class GrammarText:
 
     @property
     def rules(self) -> str:
-        """Return the rules written so far."""
+        """The rules written so far."""
         return "\n".join(self._rules)
 
     def finish(self, start: str, extra: str) -> str:
+        """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
         header = _UNFORCED if self.manner.as_spelled else _HEADER
-        return header + f"start: {start}\n{self.rules}\n{extra}"
+        return f"{header}start: {start}\n{self.rules}\n{extra}"

@@ -15,7 +15,7 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.keep_alive import KeepAlive
 from causerie.protocol import sse
 from causerie.protocol.chunk_encoder import ChunkEncoder, ResponseContext
-from causerie.protocol.events import Batch, Event, ReplyStream
+from causerie.protocol.events import Batch, BatchSink, Event
 from causerie.protocol.portions import is_large
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PlainAnswer:
-    """A whole answer; the last that is delivered is the one that is sent."""
+    """A whole answer; where it was begun anew, the last one is sent."""
 
     __slots__ = ("_context", "_events", "_headers")
 
@@ -33,14 +33,12 @@ class PlainAnswer:
     _context: ResponseContext
     _events: list[Event]
 
-    def deliver(
-        self, headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
-    ) -> Awaitable[None]:
-        """Take the answer in."""
+    def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
+        """Return the sink that keeps the events of the answer."""
         self._headers = headers
         self._context = context
         self._events = []
-        return stream(self._events.extend)
+        return self._events.extend
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
@@ -62,15 +60,13 @@ class StreamedAnswer:
         self._pings = pings
         self._silent = False
 
-    def deliver(
-        self, headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
-    ) -> Awaitable[None]:
-        """Send the answer, no faster than the client reads."""
+    def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
+        """Start the response; return the sink that sends, no faster than the client reads."""
         self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
         self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
         self._exchange.filler = sse.PING
         self._pings.enter(self)
-        return stream(self._send)
+        return self._send
 
     def _send(self, batch: Batch) -> Awaitable[None] | None:
         told = self._encoder.feed(batch)

@@ -101,7 +101,7 @@ class OpenAI:
                 )
                 exchange.metered = True
                 await self.pipeline.answer(
-                    door, caller, request, identity, answer.deliver, request_hints.labels
+                    door, caller, request, identity, answer.begin, request_hints.labels
                 )
         except ClientGone:
             raise

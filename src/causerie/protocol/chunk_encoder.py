@@ -5,7 +5,7 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
 from typing import Any
@@ -35,12 +35,12 @@ from causerie.protocol.completion import (
 )
 from causerie.protocol.events import (
     Batch,
+    BatchSink,
     ContentEvent,
     Event,
     Finished,
     FinishReason,
     ReasoningDelta,
-    ReplyStream,
     TextDelta,
     TokenLogprob,
     ToolCallDelta,
@@ -153,8 +153,8 @@ class ResponseContext(Struct, frozen=True):
         )
 
 
-ResponseSink = Callable[[Mapping[str, str], ResponseContext, ReplyStream], Awaitable[None]]
-"""Who takes a reply that has started: headers for the response, its frame, and what it says."""
+ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
+"""Begins the response to a reply that has started; returns the sink of the reply's batches."""
 
 
 class ChunkEncoder:

@@ -95,6 +95,4 @@ ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
-"""Who takes batches as they come; what it returns is awaited before the next one."""
-ReplyStream = Callable[[BatchSink], Awaitable[None]]
-"""Hands on all that a reply says, once; raises a failure after its beginning."""
+"""Takes batches as they come; its result, if any, is awaited before the next batch."""

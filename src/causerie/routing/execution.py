@@ -100,8 +100,8 @@ class Execution(TargetSelector, eq=False):
         now = self.attempt.answer.usage()
         return now if self._before is NOTHING else added(self._before, now)
 
-    async def stream(self, take: BatchSink) -> None:
-        """Hand on the reply, unbroken where it can be; raises the failure that could not be mended.
+    async def stream(self, emit: BatchSink) -> None:
+        """Emit the reply, unbroken where it can be; raise the failure that could not be mended.
 
         To be called once after each beginning.
         """
@@ -118,7 +118,7 @@ class Execution(TargetSelector, eq=False):
                     batch = self._ended(attempt, batch, batch[-1])
                 if watch is not None:
                     watch.see(batch)
-                waiting = take(batch)
+                waiting = emit(batch)
                 if waiting is not None:
                     await waiting
                 if self.whole:

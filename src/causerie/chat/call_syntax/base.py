@@ -52,45 +52,6 @@ class Reader(Protocol):
         ...
 
 
-class GrammarScope(Protocol):
-    """A grammar under construction, implemented by :mod:`causerie.chat.grammar_text`."""
-
-    def rule(self, expression: str) -> str:
-        """Add a rule and return its name."""
-        ...
-
-    def reserve(self) -> str:
-        """Return the name of a rule that is to be defined, so that it can refer to itself."""
-        ...
-
-    def define(self, name: str, expression: str) -> None:
-        """Define a reserved rule."""
-        ...
-
-    def terminal(self, expression: str) -> str:
-        """Add a terminal and return its name."""
-        ...
-
-    def literal(self, text: str) -> str:
-        """Return an expression for fixed text; control tokens in it become those tokens."""
-        ...
-
-    def until(self, marker: str) -> str:
-        """Return an expression for any text up to and including the first ``marker``."""
-        ...
-
-    def closed(self, text: str, marker: str) -> str:
-        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
-
-        White space around a marker belongs to it.
-        """
-        ...
-
-    def json(self, schema: Schema) -> str:
-        """Return an expression for JSON by schema, written as Python's ``json.dumps`` would."""
-        ...
-
-
 def spelled(text: str) -> str:
     """Return ``text`` as a regular expression for use between slashes (Rust's dialect)."""
     return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
-    GrammarScope,
     Read,
     Schema,
     Unreadable,
@@ -27,6 +26,7 @@ from causerie.chat.call_syntax.items import item_in, items_of
 from causerie.chat.call_syntax.members import members_of, names_in, property_in
 from causerie.chat.call_syntax.rules import ArgumentRules
 from causerie.chat.call_syntax.strings import string_terminal
+from causerie.chat.grammar_text import GrammarText
 
 _ITEM = "item"
 _NULL = frozenset({"null"})
@@ -172,7 +172,7 @@ class _Elements(ArgumentRules[str | None]):
     goes on with the same marker.
     """
 
-    def __init__(self, mark: str, scope: GrammarScope) -> None:
+    def __init__(self, mark: str, scope: GrammarText) -> None:
         super().__init__(scope)
         self._mark = mark
 
@@ -266,7 +266,7 @@ def _likely(choice: Schema) -> tuple[str]:
     return ("array",) if "items" in choice else ("string",)
 
 
-def element_grammar(mark: str, schema: Schema, scope: GrammarScope) -> str:
+def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:
     """Return the elements of a function's parameters."""
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from causerie.chat.call_syntax.base import GrammarScope, Read, Schema
+from causerie.chat.call_syntax.base import Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
 from causerie.chat.call_syntax.items import items_of
@@ -19,6 +19,7 @@ from causerie.chat.call_syntax.python import separated
 from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.call_syntax.rules import ArgumentRules
 from causerie.chat.call_syntax.strings import string_terminal
+from causerie.chat.grammar_text import GrammarText
 
 _KEY = "/[a-zA-Z0-9_.\\-]+/"
 _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
@@ -34,7 +35,7 @@ class LooseReader:
         return self._reader.feed(text)
 
 
-def loose_grammar(quote: str, schema: Schema, scope: GrammarScope) -> str:
+def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
     """Return the object by a function's parameters."""
     writer = _Loose(quote, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))
@@ -43,7 +44,7 @@ def loose_grammar(quote: str, schema: Schema, scope: GrammarScope) -> str:
 class _Loose(ArgumentRules[None]):
     """Writes rules for values."""
 
-    def __init__(self, quote: str, scope: GrammarScope) -> None:
+    def __init__(self, quote: str, scope: GrammarText) -> None:
         super().__init__(scope)
         self._quote = quote
 

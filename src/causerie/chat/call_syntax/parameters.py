@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from causerie.chat.call_syntax.base import GrammarScope, Read, Schema, json_value, text_overlap
+from causerie.chat.call_syntax.base import Read, Schema, json_value, text_overlap
 from causerie.chat.call_syntax.choices import (
     choices,
     definitions,
@@ -24,6 +24,7 @@ from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.call_syntax.strings import string_terminal
 from causerie.chat.formats.format import ParameterList
+from causerie.chat.grammar_text import GrammarText
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
@@ -197,7 +198,7 @@ def _in_string(text: str) -> bool:
     return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None
 
 
-def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
+def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
     """Return the declared properties in order, required ones always; then other possible ones."""
     found = (_list(form, choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
@@ -206,7 +207,7 @@ def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarScope) 
     return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
 
 
-def _list(form: ParameterList, schema: Schema, scope: GrammarScope) -> str | None:
+def _list(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None:
     between = {mark.strip() for mark in (form.between, form.between_json or form.between)}
     heads = [mark.partition("{type}")[0].strip() for mark in between]
     members = members_of(
@@ -231,7 +232,7 @@ def _list(form: ParameterList, schema: Schema, scope: GrammarScope) -> str | Non
     return " ".join(parts) or '""'
 
 
-def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
+def _value(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
     """Return a value with the text before it, which may mark a string, and the text after it."""
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
@@ -250,7 +251,7 @@ def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
     return f"({' | '.join(dict.fromkeys(options))})"
 
 
-def _other_value(form: ParameterList, options: list[Schema], scope: GrammarScope) -> str:
+def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText) -> str:
     """Return a value that is no string, and the text behind it."""
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if form.constants == "python" else ([], True)
@@ -260,7 +261,7 @@ def _other_value(form: ParameterList, options: list[Schema], scope: GrammarScope
     return " | ".join(written)
 
 
-def _announced(form: ParameterList, others: list[Schema], scope: GrammarScope) -> list[str]:
+def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) -> list[str]:
     between, after = form.between_json or "", scope.literal(form.after)
     if not others:
         return []
@@ -287,7 +288,7 @@ def _any_of(options: list[Schema]) -> Schema:
     return {"anyOf": options, **definitions(options[0])}
 
 
-def _raw_value(form: ParameterList, choice: Schema, scope: GrammarScope) -> str | None:
+def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str | None:
     """Return the strings of a choice and the text after it; ``None`` if it admits any text."""
     values = constants(choice)
     if values is not None:
@@ -301,7 +302,7 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarScope) -> str 
     return scope.closed(terminal, form.after)
 
 
-def _any_value(form: ParameterList, scope: GrammarScope) -> str:
+def _any_value(form: ParameterList, scope: GrammarText) -> str:
     """Any text and what ends it: the marker as the reader looks for it, without its margins."""
     core = form.after.strip()
     margin = form.after[form.after.index(core) + len(core) :]

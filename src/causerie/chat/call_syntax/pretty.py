@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from causerie.chat.call_syntax.base import GrammarScope, Schema
+from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
 from causerie.chat.call_syntax.items import items_of
 from causerie.chat.call_syntax.members import members_of
 from causerie.chat.call_syntax.python import separated
 from causerie.chat.call_syntax.rules import ArgumentRules
+from causerie.chat.grammar_text import GrammarText
 
 _SPACE = r"( |\n{1,2}[ \t]{0,32})?"
 _PLAIN = r'[^"\\\x00-\x1F\x7F]|\\["\\\/bfnrt]'
@@ -31,7 +32,7 @@ _LENGTHS = ("minLength", "maxLength")
 _RULES = (*_LENGTHS, "pattern", "format", "allOf")
 
 
-def pretty_grammar(schema: Schema, scope: GrammarScope) -> str:
+def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the rule for a document.
 
     ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
@@ -45,7 +46,7 @@ def pretty_grammar(schema: Schema, scope: GrammarScope) -> str:
 class _Pretty(ArgumentRules[None]):
     """Writes rules for values."""
 
-    def __init__(self, scope: GrammarScope) -> None:
+    def __init__(self, scope: GrammarText) -> None:
         super().__init__(scope)
         self._open_object = scope.terminal(rf"/\{{{_SPACE}/")
         self._close_object = scope.terminal(rf"/{_SPACE}\}}/")

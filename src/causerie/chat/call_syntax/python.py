@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.chat.call_syntax.base import GrammarScope, Read, Schema
+from causerie.chat.call_syntax.base import Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import constants, refused
 from causerie.chat.call_syntax.members import ObjectMembers, members_of, names_in
 from causerie.chat.call_syntax.relaxed import RelaxedReader
+from causerie.chat.grammar_text import GrammarText
 
 _WORDS = {"boolean": ("True", "False"), "null": ("None",)}
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -30,7 +31,7 @@ class PythonReader:
         return self._reader.feed(text)
 
 
-def python_grammar(schema: Schema, scope: GrammarScope) -> str:
+def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
     found = (_list(choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
@@ -39,7 +40,7 @@ def python_grammar(schema: Schema, scope: GrammarScope) -> str:
     return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
 
 
-def _list(schema: Schema, scope: GrammarScope) -> str | None:
+def _list(schema: Schema, scope: GrammarText) -> str | None:
     members = members_of(schema, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
@@ -58,7 +59,7 @@ def separated(
     others: list[str],
     members: ObjectMembers,
     comma: str,
-    scope: GrammarScope,
+    scope: GrammarText,
 ) -> str:
     """Return the parts in order, then the others in any order; a pair's flag means required."""
     other = scope.rule(" | ".join(others)) if others else ""
@@ -81,7 +82,7 @@ def separated(
     return scope.rule(" | ".join(options))
 
 
-def _value(schema: Schema, scope: GrammarScope) -> str:
+def _value(schema: Schema, scope: GrammarText) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
     return f"({' | '.join(options)})"

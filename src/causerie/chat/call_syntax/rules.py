@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
-from causerie.chat.call_syntax.base import GrammarScope, Schema
+from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import definitions
 from causerie.chat.call_syntax.conjunction import refused
+from causerie.chat.grammar_text import GrammarText
 
 Place = TypeVar("Place", bound=Hashable)
 
@@ -21,7 +22,7 @@ Place = TypeVar("Place", bound=Hashable)
 class ArgumentRules(ABC, Generic[Place]):
     """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
 
-    def __init__(self, scope: GrammarScope) -> None:
+    def __init__(self, scope: GrammarText) -> None:
         self.scope = scope
         self._names: dict[tuple[str, Place], str] = {}
         self._waiting: list[tuple[str, Schema, Place]] = []

@@ -1,0 +1,83 @@
+"""Events of one choice as they go out: cut at a stop string, with their log-probabilities.
+
+Knows events and tokens, and nothing of engines, prompts or limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from causerie.chat.stops import StopStrings
+from causerie.engines.base import Token
+from causerie.protocol.events import ContentEvent, TextDelta, TokenLogprob
+
+
+class ChoiceOutput:
+    """Places the events that the parser has read into the choice with this index."""
+
+    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain", "stopped")
+
+    def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
+        self._choice = choice
+        self._stops = StopStrings(stop) if stop else None
+        self._logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
+        self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
+        # Events go out exactly as the parser returns them.
+        self.plain = not (choice or stop or logprobs)
+        self.stopped = False  # a stop string has ended the choice
+
+    def note(self, token: Token) -> None:
+        """Keep the log-probability of a token until its text is known to be answer text."""
+        if token.logprob is not None and _is_written(token):
+            self._undecided.append(_logprob(token))
+
+    def forget(self) -> None:
+        """Drop the kept log-probabilities: the tokens were no part of the answer."""
+        self._undecided.clear()
+
+    def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
+        """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
+        if self.plain:
+            return events
+        out: list[ContentEvent] = []
+        for event in events:
+            if not isinstance(event, TextDelta):
+                self._undecided.clear()
+                out.append(structs.replace(event, choice=self._choice))
+                continue
+            self._logprobs += self._undecided
+            self._undecided.clear()
+            text = event.text
+            if self._stops is not None and not uncut:
+                text = self._stops.feed(text)
+                self.stopped = self._stops.met
+            if text:
+                out.append(self._delta(text))
+            if self.stopped:
+                break
+        return out
+
+    def finish(self) -> list[ContentEvent]:
+        """Return the text that was held back because a stop string might have begun in it."""
+        held = self._stops.finish() if self._stops is not None else ""
+        return [self._delta(held)] if held or self._logprobs else []
+
+    def _delta(self, text: str) -> TextDelta:
+        logprobs, self._logprobs = tuple(self._logprobs), []
+        return TextDelta(text, logprobs, self._choice)
+
+
+def _is_written(token: Token) -> bool:
+    """Return whether it is text or the beginning of a character, and no hidden control token."""
+    return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
+
+
+def _logprob(token: Token) -> TokenLogprob:
+    return TokenLogprob(
+        text=token.text or token.raw.decode("utf-8", "replace"),
+        logprob=token.logprob or 0.0,
+        raw=token.raw,
+        top=tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top),
+    )
