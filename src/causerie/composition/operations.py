@@ -35,7 +35,9 @@ from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.known import KNOWN, Known
 from causerie.protocol.target_stats import TargetStats
+from causerie.providers.target import ProviderTarget
 from causerie.routing.target_state import TargetStatus
 from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.addresses import default_address
@@ -178,12 +180,22 @@ class LiveOperations:
         door = self._parts.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)
-            request = parse(question.body, self._rules(door))
+            rules = self._rules(door)
+            if question.strict:
+                rules = structs.replace(rules, reject_unknown=True)
+            request = parse(question.body, rules)
         except ServiceError as failure:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._parts.pipeline, door, caller, request)
+        return explanation(self._parts.pipeline, door, caller, request, self._fields_of)
+
+    def _fields_of(self, target: str) -> Known:
+        """Return the fields that a target gets."""
+        found = self._parts.pipeline.router.target_state(target)
+        if found is not None and isinstance(found.target, ProviderTarget):
+            return found.target.provider.dialect.lists
+        return KNOWN
 
     async def _views(self) -> ProviderViews:
         configuration = self._parts.configuration
@@ -242,6 +254,7 @@ class LiveOperations:
         return ParsingRules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
+            reject_unknown=door.reject_unknown,
             max_messages=server.max_messages,
             work=bounded_json.Bounds(nesting=server.max_nesting),
         )

@@ -27,6 +27,7 @@ from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
 from causerie.mail import Outbox
+from causerie.offload import Turns
 
 PREFIX = "/console"
 SEE_OTHER = 303
@@ -229,7 +230,12 @@ class RequestContext:
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         context = {"problem": None, **await self._frame(), **values}
-        return self.services.templates.get_template(template).render(context)
+        found = self.services.templates.get_template(template)
+        pieces, turns = [], Turns()
+        for piece in found.generate(context):
+            pieces.append(piece)
+            await turns.pause()
+        return "".join(pieces)
 
     async def _frame(self) -> dict[str, Any]:
         """What every page shows around its own."""

@@ -61,24 +61,24 @@ class RouterPages:
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
-        page = self._catalog_cache.page(
+        page = await self._catalog_cache.page(
             door.name,
             exchange.path,
             exchange.query,
             lambda: self._market.listed(door, None),
         )
-        _send(exchange, page, _OPEN)
+        await _send(exchange, page, _OPEN)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/user``: what the key may use."""
         caller = await self._market.authenticate(door, exchange.credential)
-        page = self._catalog_cache.page(
+        page = await self._catalog_cache.page(
             f"{door.name} {caller.key}",
             exchange.path,
             exchange.query,
             lambda: self._market.listed(door, caller),
         )
-        _send(exchange, page, _OWN)
+        await _send(exchange, page, _OWN)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""
@@ -125,11 +125,11 @@ class RouterPages:
         return caller, self._teller
 
 
-def _send(exchange: Exchange, page: CachedPage, caching: Mapping[str, str]) -> None:
+async def _send(exchange: Exchange, page: CachedPage, caching: Mapping[str, str]) -> None:
     headers = {"etag": page.etag, "vary": "accept-encoding, authorization", **caching}
     body = page.body
     if exchange.headers.take_gzip:
-        body = page.small
+        body = await page.small()
         headers["content-encoding"] = "gzip"
     known = exchange.headers.get("if-none-match", "")
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):

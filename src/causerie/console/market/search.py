@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlencode
 
 from causerie.console.fields import FormFields
 from causerie.console.market.listed import ListedModel
 from causerie.errors import InvalidRequest
+from causerie.offload import Turns
 
 PAGE = 40
 _FAR = float("inf")
@@ -85,12 +88,18 @@ class CatalogQuery:
         """Whether it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
-    def of(self, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
-        """Those that are asked for, on all pages, in their order."""
-        words = self.text.casefold().split()
-        found = [one for one in entries if self._fits(one) and _says(one, words)]
-        key = _SORTS[self.sort][1]
-        return sorted(found, key=lambda one: (*key(one), one.card.name.casefold(), one.id))
+    async def of(self, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
+        """Return those that are asked for, on all pages, in their order.
+
+        They may be many, and what they are sorted by takes time, so it takes turns.
+        """
+        words, key = self.text.casefold().split(), _SORTS[self.sort][1]
+        turns, found = Turns(), list[tuple[Any, ListedModel]]()
+        for one in entries:
+            if self._fits(one) and _says(one, words):
+                found.append(((*key(one), one.card.name.casefold(), one.id), one))
+            await turns.pause()
+        return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def on_page(self, found: Sequence[ListedModel]) -> Sequence[ListedModel]:
         """Those of this page."""

@@ -15,6 +15,7 @@ from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.pages.project import heirs
+from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
@@ -36,11 +37,12 @@ class KeysPages:
         view = await context.project()
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
+        page = page_of(keys, context.query, lambda key: (key.name, key.id, _holder(key)))
         reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
         await context.show(
             "keys/list.html",
-            keys=keys,
-            spending=await reader.of_keys({key.id: key.bounds.budgets for key in keys}),
+            page=page,
+            spending=await reader.of_keys({key.id: key.bounds.budgets for key in page.items}),
             last_used=await context.accounts.usage.last_used(context.actor, project_id),
             archived=view.project.archived_at is not None,
         )
@@ -193,6 +195,11 @@ class KeysPages:
             snippets=shown,
             old_ends=old_ends,
         )
+
+
+def _holder(key: ApiKey) -> str:
+    """The name of the person that a key derives from."""
+    return key.person_status.name if key.person_status else ""
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:
