@@ -34,15 +34,15 @@ _PICKS = (
     *_LISTS,
     *(f"max_{name}" for name in _PRICES),
 )
-FORMATS = (("", "any text"), ("json_object", "JSON"), ("json_schema", "JSON by a schema"))
+FORMATS = (("", "text"), ("json_object", "JSON"), ("json_schema", "JSON Schema"))
 EFFORTS = (
-    ("", "not said"),
+    ("", "not set"),
     ("none", "none"),
     ("low", "low"),
     ("medium", "medium"),
     ("high", "high"),
 )
-SORTS = (("", "not said"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
+SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
 
 
 @dataclass(frozen=True, slots=True)

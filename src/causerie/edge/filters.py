@@ -121,7 +121,7 @@ class Filters:
             return (
                 wanted <= one.parameters
                 and (not authors or one.id.partition("/")[0] in authors)
-                and (not providers or providers & one.providers)
+                and (not providers or not providers.isdisjoint(one.providers))
                 and text in one.id.lower()
                 and self.context <= (one.context_length or 0)
                 and self._affordable(one.price)

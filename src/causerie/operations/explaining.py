@@ -38,7 +38,7 @@ _SECOND = TargetExclusion(
     "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
 )
 _STRICT = "does not get this field, and the request wants unknown fields rejected"
-_BUSY = TargetExclusion("", "has no room to spare for free requests now")
+_BUSY = TargetExclusion("", "has no free capacity for free requests now")
 
 
 FieldsOf = Callable[[str], Known]
@@ -208,9 +208,9 @@ class _Told:
 
     def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
-            yield f"did not answer last time, and this request tries it{_because(status)}"
+            yield f"failed last time, and this request tests it{_because(status)}"
         elif status.state != "up":
-            yield f"does not answer now{_because(status)}"
+            yield f"is down{_because(status)}"
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
         length = self._model.profile(one.name).context_length
@@ -219,36 +219,36 @@ class _Told:
         if length is not None and tokens > length:
             yield (
                 f"has a context of {length:,} tokens, and prompt and output are estimated at "
-                f"{tokens:,}: it may refuse, and the next one is asked then"
+                f"{tokens:,}: it may reject the request, and the next one is tried then"
             )
 
     def _resting(self, target: str) -> TargetExclusion:
         target_state = self._router.target_state(target)
         because = _because(target_state.status()) if target_state is not None else ""
-        words = f"does not answer now{because}; of those that rest only one is tried, at last"
+        words = f"is down{because}; of such targets only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
 def _decided(prospect: RankedTarget) -> str:
-    share = f"{prospect.share * 100:.0f} % of conversations belong there"
+    share = f"{prospect.share * 100:.0f} % of conversations have affinity to it"
     match prospect.decided:
         case "alone":
-            return "has its place for itself"
+            return "is the only one with its priority"
         case "home":
-            return f"the conversation belongs there ({share}), for the sake of its prompt cache"
+            return f"the conversation has affinity to it ({share}), for its prompt cache"
         case "overflow":
-            return f"where the conversation belongs has its fill, and this is next ({share})"
+            return f"the target with the affinity is full, and this is next ({share})"
         case "load":
-            lot = "; a lot decides among those alike" if prospect.tied else ""
-            return f"{prospect.status.in_flight} under way there for its weight{lot}"
+            lot = "; ties are broken at random" if prospect.tied else ""
+            return f"{prospect.status.in_flight} in flight there, weighted{lot}"
         case "last":
-            return "is the one that is back soonest, tried when nobody else is left"
+            return "is down but back soonest; tried when no other target is left"
 
 
 def _because(status: TargetStatus) -> str:
     reason = f" ({status.reason})" if status.reason else ""
     return (
-        f"{reason}, asked again in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
+        f"{reason}, next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
     )
 
 

@@ -19,7 +19,7 @@ Mark = Literal["yes", "partly", "no", "unclear", "unknown"]
 _PLAIN = frozenset({"model", "messages"})
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tools", ("tools", "tool_choice", "parallel_tool_calls")),
-    ("Form of the answer", ("response_format", "structured_outputs", "modalities")),
+    ("Response format", ("response_format", "structured_outputs", "modalities")),
     (
         "Thinking",
         (

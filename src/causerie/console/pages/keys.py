@@ -21,7 +21,7 @@ from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
 from causerie.errors import InvalidRequest, ServiceError
 
-GRACES = (("0", "It ends now"), ("1", "1 hour"), ("24", "24 hours"), ("168", "7 days"))
+GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
 _NO_MODEL = "MODEL"
 
@@ -94,7 +94,7 @@ class KeysPages:
         key = await self._key(context)
         hours = _HOURS.get(context.form.get("grace"))
         if hours is None:
-            raise InvalidRequest("Choose how long the old secret goes on.", param="grace")
+            raise InvalidRequest("Choose when the old secret expires.", param="grace")
         made = await context.accounts.keys.rotate(context.actor, key.id, timedelta(hours=hours))
         await self._reveal(
             context, made, old_ends=context.services.clock() + timedelta(hours=hours)

@@ -36,7 +36,7 @@ class OperatorPages:
         users = context.accounts.users
         asked = await context.accounts.sign_ups.asked(context.actor)
         invitations = await users.invitations(context.actor)
-        every = [*asked, *await users.every(context.actor), *invitations]
+        every: list[User | OneTimeLink] = [*asked, *await users.every(context.actor), *invitations]
         waiting = {link.id for link in asked}
         page = page_of(every, context.query, _texts)
         links = [each for each in page.items if isinstance(each, OneTimeLink)]

@@ -125,7 +125,7 @@ class ProjectPages:
         view = await context.project()
         id, projects = view.project.id, context.accounts.projects
         reader = SpendingReader(context.accounts.usage, context.actor, id, context.services.clock())
-        people = [
+        people: list[ProjectMember | OneTimeLink] = [
             *await projects.members(context.actor, id),
             *await projects.invitations(context.actor, id),
         ]

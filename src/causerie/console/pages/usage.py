@@ -223,7 +223,7 @@ class _Reader:
     async def speed(self, wish: UsageForm) -> Chart:
         """Percentiles over time."""
         found = await self.first_tokens(wish.question(wish.period.step))
-        names = ("median", "90 %", "99 %")
+        names = ("median", "90th percentile", "99th percentile")
         return lines(
             wish.period.starts(),
             {
@@ -237,7 +237,7 @@ class _Reader:
         if wish.timed is not wish.by:
             names = DisplayNames({}, "not known")
         found = [
-            TtftRow("not kept", each.times, kept=False)
+            TtftRow("not recorded", each.times, kept=False)
             if each.group is None
             else TtftRow(names.of(each.group), each.times, kept=True)
             for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
