@@ -244,7 +244,7 @@ async def test_from_the_printed_link_to_a_revoked_key(
         await expect(page.locator("tbody tr")).to_contain_text("of $50.00")
         await execution.let_in_again(first)
 
-        second = await execution.rotate("1 hour")
+        second = await execution.rotate("in 1 hour")
         assert second != first
         for secret in (first, second):
             assert await execution.ask(secret)
