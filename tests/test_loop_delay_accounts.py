@@ -57,16 +57,29 @@ class Clients:
     async def send(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> int:
-        """Return the status of an answer that is read to its end."""
-        watch = LoopWatch()
-        with watch.looking():
-            status = await asyncio.get_running_loop().run_in_executor(
-                self.threads, self._sent, method, path, body, {**self.headers, **(headers or {})}
-            )
+        """Return the status of an answer that is read to its end.
+
+        A slow one is asked for once more: templates are compiled at their first use, and what
+        is slow by itself is slow again.
+        """
+        sent = method, path, body, {**self.headers, **(headers or {})}
+        status, watch = await self._watched(*sent)
+        if watch.longest > _BOUND:
+            _, watch = await self._watched(*sent)
         if watch.longest > _BOUND:
             name = f"{method} {path[:80]} {body[:40]!r}"
             self.slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
         return status
+
+    async def _watched(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, LoopWatch]:
+        watch, loop = LoopWatch(), asyncio.get_running_loop()
+        with watch.looking():
+            status = await loop.run_in_executor(
+                self.threads, self._sent, method, path, body, headers
+            )
+        return status, watch
 
     def _sent(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
