@@ -132,6 +132,7 @@ async def _keys(world: World, team: Team) -> str:
     small = LimitsAndBudgets((), (Budget(Decimal(1)),))
     stopped = await world.key(project, owner, name="Old laptop", bounds=small)
     await world.keys.disable(actor_of(owner), stopped.key.id)
+    await world.key(project, team.member, name="Notebook of the team")
     await world.key(project, owner, name="Trial", expires_at=world.now + timedelta(seconds=1))
     world.later(minutes=1)
     return made.key.id
@@ -186,6 +187,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "keys-new": f"{base}/keys/new",
         "keys-edit": key,
         "keys-rotate": f"{key}/rotate",
+        "keys-transfer": f"{key}/transfer",
         "keys-delete": f"{key}/delete",
         "project": base,
         "project-bounds": f"{base}/bounds",
@@ -246,6 +248,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "provider-failed": _failed,
         "routes-told": _route,
         "routes-nobody": _no_route,
+        "routes-strict": _strict_route,
+        "dialog-remove": _dialog_remove,
         "broken": _broken,
     }
 
@@ -266,7 +270,7 @@ def at(path: str) -> Go:
 
 async def _by_hand(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/providers/north")
-    await page.click("text=Write into the configuration and use")
+    await page.click("text=Write to the configuration and apply")
     await expect(page.locator("#by-hand")).to_be_visible()
 
 
@@ -298,11 +302,28 @@ async def _route(page: Page, root: str, _: Scene) -> None:
 async def _no_route(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/explain?model=a/m")
     await page.check("[name=tools]")
-    await page.click("summary:has-text('Preferences')")
+    await page.click("summary:has-text('preferences')")
     await page.check("[name=strict]")
     await page.fill("[name=max_prompt]", "0.3")
     await page.click("text=Explain >> nth=0")
     await expect(page.locator("#told")).to_be_visible()
+
+
+async def _strict_route(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/explain?model=a/m")
+    body = '{"model": "a/m", "messages": [{"role": "user", "content": "Hi"}], "colour": "red"}'
+    form = page.locator("form:has([name=body])")
+    await form.locator("[name=body]").fill(body)
+    await form.locator("[name=reject]").check()
+    await form.locator(".button-main").click()
+    await expect(page.locator("#told")).to_be_visible()
+
+
+async def _dialog_remove(page: Page, root: str, scene: Scene) -> None:
+    """Of somebody who owns a key."""
+    await page.goto(f"{root}/projects/{scene.team.project.id}")
+    await page.locator(f"a[href$='/members/{scene.team.member.id}/remove']").click()
+    await expect(page.locator("dialog [name=keys_to]")).to_be_visible()
 
 
 async def _wrong_password(page: Page, root: str, _: Scene) -> None:
@@ -346,7 +367,7 @@ async def _menu(page: Page, root: str, scene: Scene) -> None:
 
 async def _dialog_new(page: Page, root: str, scene: Scene) -> None:
     await _keys_page(page, root, scene)
-    await page.click("text=New key")
+    await page.click("text=Create key")
     await page.click("dialog summary:has-text('Budget')")
     await page.click("text=Add a budget")
 
@@ -490,7 +511,7 @@ async def _codes(page: Page, root: str, scene: Scene) -> None:
     secret = await page.text_content("#factor-secret") or ""
     step = int(scene.world.now.timestamp()) // 30
     await page.fill("[name=code]", totp.code_at(secret, step))
-    await page.click("text=Turn it on")
+    await page.click("button:has-text('Turn on')")
     await expect(page.locator("#codes")).to_be_visible()
     async with scene.world.store.writing() as repositories:
         await repositories.factors.remove(scene.operator.id)

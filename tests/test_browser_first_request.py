@@ -64,7 +64,7 @@ class Execution:
         await page.fill("[name=email]", "ada@example.org")
         await page.fill("[name=name]", "Ada")
         await page.fill("[name=password]", PASSWORD)
-        await page.click("text=Make the account")
+        await page.click("text=Create account")
         await self.open("API Keys")
 
     async def open(self, title: str) -> None:
@@ -80,7 +80,7 @@ class Execution:
 
     async def begin(self, name: str) -> None:
         """Open the form of a new key."""
-        await self.page.locator(".page-head").get_by_text("New key").click()
+        await self.page.locator(".page-head").get_by_text("Create key").click()
         await self.page.fill("dialog [name=name]", name)
 
     async def new_key(self, name: str, budget: str = "") -> str:
@@ -117,7 +117,7 @@ class Execution:
 
     async def rotate(self, grace: str) -> str:
         """Another secret for the key."""
-        await self.act("New secret")
+        await self.act("Rotate secret")
         await self.page.select_option("dialog [name=grace]", label=grace)
         await self.page.click("dialog .button-main")
         return await self.copied()
@@ -244,11 +244,11 @@ async def test_from_the_printed_link_to_a_revoked_key(
         await expect(page.locator("tbody tr")).to_contain_text("of $50.00")
         await execution.let_in_again(first)
 
-        second = await execution.rotate("1 hour")
+        second = await execution.rotate("in 1 hour")
         assert second != first
         for secret in (first, second):
             assert await execution.ask(secret)
-        third = await execution.rotate("It ends now")
+        third = await execution.rotate("now")
         for secret in (first, second):
             await execution.refused(secret)
         assert await execution.ask(third)
@@ -290,13 +290,13 @@ async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, pa
         await execution.ask(key, "Before.")
         await page.locator("nav").get_by_role("link", name="Project", exact=True).click()
         await page.fill("[name=days]", "7")
-        await page.click("text=Keep contents")
-        await expect(page.locator("#main")).to_contain_text("Kept for 7 days")
+        await page.click("text=Turn on")
+        await expect(page.locator("#main")).to_contain_text("are kept for 7 days")
 
         await execution.open("Activity")
         rows = page.locator("details.request")
         async with asyncio.timeout(20):
-            while not await page.get_by_text("What was said", exact=True).count():
+            while not await page.get_by_text("Show prompt and reply", exact=True).count():
                 await execution.ask(key, "<b>Bold</b> words.")
                 await page.reload()
         await expect(page.locator(".page-head")).to_contain_text("kept for 7 days")

@@ -81,7 +81,7 @@ async def test_an_answer_streams_in_with_its_thinking(page: Page, shop: Place) -
     await expect(turn.locator("> .prose strong")).to_have_text("Hello")
     facts = turn.locator(".turn-facts")
     await expect(facts).to_contain_text("1,234 in")
-    await expect(facts).to_contain_text("56 out (7 thinking)")
+    await expect(facts).to_contain_text("56 output (7 thinking)")
     await expect(page.locator("#send")).to_be_visible()
     [request] = pipeline(shop).requests
     assert request.stream
@@ -156,7 +156,7 @@ async def test_tool_calls_are_answered_by_hand(page: Page, shop: Place) -> None:
 
 
 async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
-    await page.get_by_text("Form of the answer").click()
+    await page.get_by_text("Response format").click()
     await page.check("[name=format][value=json_schema]")
     await page.fill("[name=schema]", "{ not json")
     await expect(page.locator("#schema-wrong")).to_contain_text("not JSON")
@@ -303,7 +303,7 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await page.goto(f"{root}{team.path}/activity?failures=yes")
         request = page.locator("details.request").first
         await request.locator("summary").click()
-        await expect(request.get_by_text("Where it went")).to_be_visible()
+        await expect(request.get_by_text("Targets tried")).to_be_visible()
         await page.goto(f"{root}{team.path}/models")
         async with page.expect_response(lambda each: "/models/states" in each.url):
             shop.service_view.values = []

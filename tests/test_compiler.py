@@ -303,3 +303,22 @@ main("1", "")
         [sys.executable, "-c", lines], stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     assert ended.stderr == b""
+
+
+_GREEDY = """
+import sys, time
+from causerie.chat.worker_process import watch_memory
+watch_memory(int(sys.argv[1]))
+kept = []
+for _ in range(1000):
+    kept.append(bytes(4 << 20) + b"x")
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is watched there")
+def test_a_process_whose_memory_the_system_does_not_bound_watches_itself() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _GREEDY, str(256 << 20)], check=False, capture_output=True
+    )
+    assert (ended.returncode, ended.stderr) == (70, b"")

@@ -58,7 +58,7 @@ async def test_filters(shop: Place, team: Team, query: str, fits: object) -> Non
     newest = sorted(filter(fits, made), key=lambda each: (each.at, each.id), reverse=True)
     assert ids(page.text) == [each.request_id for each in newest[:50]]
     if not newest:
-        assert "Nothing fits" in page.text
+        assert "No matching requests" in page.text
 
 
 async def test_a_key_narrows_it_down(shop: Place, team: Team) -> None:
@@ -122,9 +122,9 @@ async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
     text = (await visitor.get(f"{team.path}/activity")).text
     assert words in text
     assert "It was not sent to any target" in text
-    assert "until it ended" in text
-    assert "until the first token" not in text
-    assert "<dt>Answer</dt><dd>none</dd>" in text
+    assert "until the end" in text
+    assert "time to first token" not in text
+    assert "<dt>Response</dt><dd>none</dd>" in text
 
 
 async def test_who_asked_is_a_key_or_a_person(shop: Place, team: Team) -> None:
@@ -151,7 +151,7 @@ async def test_a_program_is_what_it_called_itself(shop: Place, team: Team) -> No
 
 async def test_nothing_yet(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
-    assert "Nothing yet" in (await visitor.get(f"{team.path}/activity")).text
+    assert "No requests yet" in (await visitor.get(f"{team.path}/activity")).text
 
 
 def test_attempts_say_why_this_target() -> None:

@@ -127,7 +127,7 @@ async def test_a_script_gets_the_list_alone(fair: Place) -> None:
 
 async def test_what_is_empty_says_so(lite: World, fair: Place) -> None:
     nothing = await fair.visitor().get("/catalog?q=zz")
-    assert "Nothing found" in nothing.text
+    assert "No models found" in nothing.text
     assert "Show all 5" in nothing.text
     assert "No such page" in (await fair.visitor().get("/catalog?page=9")).text
     async with console_of(lite, service_view=Fair(ScriptedMarket([]))) as place:
@@ -203,20 +203,20 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     page = await fair.visitor().get("/catalog/qwen/qwen3-8b")
     assert page.status == 200
     for text in (
-        "3 endpoints", "measured", "not measured: everything is let through", "zero data retention",
+        "3 endpoints", "measured", "not probed: all parameters are allowed", "zero data retention",
         "$0.0125", "99.80 %", "/router/v1", "openrouter/sdk", "fp8", "of 80 answered",
-        "Time to the first token", "polyline",
+        "Time to first token", "polyline",
     ):  # fmt: skip
         assert text in page.text, text
     assert 'href="/console/catalog/qwen/qwen3-8b:free"' in page.text
     free = await fair.visitor().get("/catalog/qwen/qwen3-8b:free")
     assert "Qwen3 8B (free)" in free.text
-    assert "Nobody has asked for this model" in free.text
+    assert "No requests in the last 24 hours" in free.text
     fast = await fair.visitor().get("/catalog/qwen/qwen3-8b:nitro")
-    assert "asks the fastest endpoint first" in fast.text
+    assert "tries the fastest endpoint first" in fast.text
     assert "qwen/qwen3-8b:nitro" in fast.code("code-curl")
     mystery = await fair.visitor().get("/catalog/zeta/mystery")
-    assert "every parameter is let through" in mystery.text
+    assert "all parameters are allowed" in mystery.text
     assert "logprobs" not in mystery.text
     assert '<span class="badge">' not in mystery.text
     old = await fair.visitor().get("/catalog/acme/old-timer")
@@ -269,7 +269,7 @@ async def test_models_side_by_side(fair: Place) -> None:
     both = "model=qwen/qwen3-8b&model=acme/iris-large"
     page = await fair.visitor().get(f"/catalog/compare?{both}&model=qwen/qwen3-8b")
     assert page.text.count('<th scope="col">') == 2
-    prices = re.search(r">In</th><td class=\"ahead\">\$0.05.*?<td>\$2.50</td>", page.text)
+    prices = re.search(r">Input</th><td class=\"ahead\">\$0.05.*?<td>\$2.50</td>", page.text)
     assert prices, page.text
     assert re.search(r">Context</th><td>.*?131k.*?<td class=\"ahead\">.*?1.0M", page.text)
     one = await fair.visitor().get("/catalog/compare?model=qwen/qwen3-8b")

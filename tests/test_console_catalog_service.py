@@ -75,7 +75,7 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
                 status, found = await page(running, "/catalog/acme/big")
                 assert about in found
                 assert "up answered 1 of" in found
-                assert "Nobody asked causerie" in found
+                assert "No requests to causerie" in found
             assert f"{running.root}{R}/chat/completions" in found
 
 

@@ -41,15 +41,15 @@ FULL: list[tuple[str, object]] = [
 
 
 async def test_a_key_is_made_and_shown_once(place: Place) -> None:
-    """Interface 5.3: under API Keys, by New key."""
+    """Interface 5.3: under API Keys, by Create key."""
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
     visitor = await place.visitor_of(owner)
     base = f"/projects/{project.id}/keys"
     empty = (await visitor.get(base)).text
-    assert all(words in empty for words in ("No keys yet", "API Keys</h1>", "New key</a>"))
+    assert all(words in empty for words in ("No keys yet", "API Keys</h1>", "Create key</a>"))
     operator = await place.visitor_of(await place.world.person(operator=True))
-    assert "Nobody has made one" in (await operator.get(base)).text
+    assert "This project has no keys" in (await operator.get(base)).text
     assert "Rate limits" in (await visitor.get(f"{base}/new")).text
     made = await visitor.post(f"{base}/new", FULL)
     assert made.status == 200
@@ -164,7 +164,7 @@ async def test_a_key_is_rotated_stopped_and_deleted(place: Place) -> None:
     assert "it stops within a second" in page.text
     assert "Enable" in page.text
     assert (await visitor.post(f"{base}/enable")).target == f"{listed}?done=key-enabled"
-    assert "for good" in (await visitor.get(f"{base}/delete")).text
+    assert "cannot be undone" in (await visitor.get(f"{base}/delete")).text
     assert (await visitor.post(f"{base}/delete")).target == f"{listed}?done=key-deleted"
     assert (await visitor.get(base)).status == 404
 

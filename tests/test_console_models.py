@@ -35,12 +35,12 @@ async def test_models_show_what_they_support_and_how_they_stand(shop: Place, tea
     assert "$0.60" in text
     assert "free" in text
     assert "1 of 4 busy" in text
-    assert "connect failed, asked again in 12 s" in text
+    assert "connect failed, next attempt in 12 s" in text
     assert f"playground?model={quote(LONG)}" in text
     found = (await visitor.get(f"{team.path}/models?find=everyday")).text
     assert "everyday" in found
     assert LONG not in found
-    assert "Nothing found" in (await visitor.get(f"{team.path}/models?find=%3Cb%3Ezz")).text
+    assert "No models found" in (await visitor.get(f"{team.path}/models?find=%3Cb%3Ezz")).text
 
 
 async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
@@ -91,7 +91,7 @@ async def test_who_may_not_ask(shop: Place, team: Team, who: str) -> None:
     assert shop.service_view.asked == []
     if who == "viewer":
         page = await visitor.get(f"{team.path}/playground")
-        assert "asking models takes more rights" in page.text
+        assert "Sending requests takes the role member" in page.text
 
 
 async def test_an_archived_project_does_not_ask(shop: Place, team: Team) -> None:

@@ -19,7 +19,7 @@ async def test_somebody_is_invited_and_their_role_changed(place: Place) -> None:
     project = await place.world.project(owner=owner)
     visitor = await place.visitor_of(owner)
     base = f"/projects/{project.id}"
-    assert "Invite somebody" in (await visitor.get(f"{base}/invite")).text
+    assert "Invite a member" in (await visitor.get(f"{base}/invite")).text
     wrong = await visitor.post(f"{base}/invite", {"email": "nobody", "role": "member"})
     assert (wrong.status, "no e-mail address" in wrong.text) == (400, True)
     made = await visitor.post(f"{base}/invite", {"email": "bo@example.org", "role": "admin"})
@@ -82,7 +82,7 @@ async def test_of_one_there_is_no_plural(place: Place) -> None:
     )
     await place.world.recordings.keep(actor_of(owner), project.id, 1)
     page = await (await place.visitor_of(owner)).get(f"/projects/{project.id}")
-    for words in ("1 request / min", "1 token / min", "Kept for 1 day,"):
+    for words in ("1 request / min", "1 token / min", "are kept for 1 day,"):
         assert words in page.text
 
 

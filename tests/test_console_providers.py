@@ -59,13 +59,13 @@ async def shown(lite: World, tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_providers_and_what_they_can_do(shown: Bench) -> None:
     page = await shown.operator.get("/operator/providers")
     assert page.status == 200
-    for word in ("north", "south", "north/m", NOWHERE, "at most 8 at once", "a/m · $0.4 / $1.2"):
+    for word in ("north", "south", "north/m", NOWHERE, "at most 8 concurrent", "a/m · $0.4 / $1.2"):
         assert word in page.text
     side_by_side = await shown.operator.get("/operator/providers?model=pool")
     assert "<code>logprobs</code>" in side_by_side.text
     for mark in ("✓</span> yes", "✕</span> no", "?</span> unclear", "–</span> unknown"):
         assert mark in side_by_side.text
-    assert "taken without effect" in side_by_side.text  # the legend
+    assert "accepted without effect" in side_by_side.text  # the legend
     one = await shown.operator.get("/operator/providers/north")
     assert "38 yes, 4 no, 2 unclear" in one.text
     assert "measured 2026-10-01" in one.text
@@ -128,16 +128,16 @@ async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) ->
     shown.market.examinations.results.keep(result("north", "m"))
     text = (await shown.operator.get("/operator/providers/north")).text
     assert "not in force" in text
-    changes = text[text.index("What would change") :]
+    changes = text[text.index("<caption>Changes") :]
     assert "<code>stop</code>" in changes
     assert "32,768" in changes
     assert "8,192" in changes
     assert "it answered in words" in text
-    assert "Claimed in its list of models, and not honoured: <code>tools</code>" in text
+    assert "Listed by the provider but not honoured: <code>tools</code>" in text
     used = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
     assert used.headers["location"].endswith("?done=probe-used")
     text = (await shown.operator.get("/operator/providers/north")).text
-    assert "It found what is in force already" in text
+    assert "The result matches what is in force" in text
     assert "2026-11-20" in text
     log = await shown.operator.get("/operator/audit")
     assert "provider.use_probe" in log.text
@@ -155,7 +155,7 @@ async def test_a_result_that_cannot_be_written_is_shown_to_be_pasted(
     page = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
     assert page.status == 200
     text = unescape(page.text)
-    assert "The configuration stays as it is" in text
+    assert "The configuration was not changed" in text
     assert "cannot be written (Permission denied)" in text
     assert '[[providers.models]]\nid = "m"' in text
 
@@ -172,14 +172,14 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
         "ignore": "east, west",
     }
     told = unescape((await shown.operator.post("/operator/explain", picks)).text)
-    assert 'It goes to <span class="mono">south/m</span>' in told
+    assert 'Routed to <span class="mono">south/m</span>' in told
     assert "costs 0.4 (prompt)" in told
     assert "provider.max_price.prompt" in told
     assert '"ignore": [\n      "east",' in told  # the body, to go on from
     strict = unescape(
         (await shown.operator.post("/operator/explain", picks | {"strict": "yes"})).text
     )
-    assert "Nobody is asked" in strict
+    assert "No target" in strict
     assert "is not known to support <code>tools</code>" in strict
     body = {"model": "pool", "messages": [{"role": "user", "content": "Hi"}]}
     pasted = {"from": "body", "door": "router", "body": json.dumps(body)}
@@ -249,9 +249,9 @@ async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
         go_on.set()
         await expect(page.locator("#probing [role=status]")).to_contain_text("was probed")
         await expect(page.locator(".changes")).to_contain_text("tools")
-        await page.click("text=Write into the configuration and use")
+        await page.click("text=Write to the configuration and apply")
         await expect(page.locator(".toast")).to_contain_text("is in force")
-        await expect(page.locator("#probing")).to_contain_text("what is in force already")
+        await expect(page.locator("#probing")).to_contain_text("matches what is in force")
         row = page.locator(".matrix tr", has=page.locator("code", has_text="parallel_tool_calls"))
         await expect(row).to_contain_text("no")
         assert "parallel_tool_calls" in made_text(shown)

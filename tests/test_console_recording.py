@@ -33,18 +33,21 @@ async def asked(world: World, team: Team, user: User, words: str = "Plain words.
 async def test_an_owner_switches_it_on_and_off(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(team.path)
-    assert "Not kept." in page.text
+    assert "Off: prompts and replies are not kept." in page.text
     assert (await visitor.post(f"{team.path}/recording", {"days": "30"})).status == 303
     page = await visitor.get(f"{team.path}?done=recording-on")
-    assert "Kept for 30 days" in page.text
-    assert "What is said is kept from now on." in page.text
+    assert "are kept for 30 days" in page.text
+    assert "Request logging is on." in page.text
     assert "kept for 30 days" in (await visitor.get(f"{team.path}/activity")).text
     usage = await asked(shop.world, team, team.owner)
     assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 200
     assert (await visitor.post(f"{team.path}/recording", {"off": "yes"})).status == 303
-    assert "Not kept." in (await visitor.get(team.path)).text
+    assert "Off: prompts and replies are not kept." in (await visitor.get(team.path)).text
     assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 404
-    assert "What was said is not kept." in (await visitor.get(f"{team.path}/activity")).text
+    assert (
+        "Request logging is off: prompts and replies are not kept."
+        in (await visitor.get(f"{team.path}/activity")).text
+    )
 
 
 @pytest.mark.parametrize("days", ["", "0", "91", "-1", "1.5", "٣", "9999", "<script>", "1e1"])
@@ -55,7 +58,7 @@ async def test_days_that_are_none_are_refused_in_the_form(
     page = await visitor.post(f"{team.path}/recording", {"days": days})
     assert page.status == 400
     assert 'id="field-days-note"' in page.text
-    assert "Not kept." in page.text
+    assert "Off: prompts and replies are not kept." in page.text
 
 
 async def test_everybody_sees_what_the_table_says(shop: Place, team: Team) -> None:
@@ -81,7 +84,7 @@ async def test_everybody_sees_what_the_table_says(shop: Place, team: Team) -> No
     outside = await shop.visitor_of(team.outsider)
     assert (await outside.get(f"{team.path}/activity/{mine.id}")).status == 404
     service = await (await shop.visitor_of(team.operator)).get("/operator/activity")
-    assert "What was said is not shown here." in service.text
+    assert "Prompts and replies are not shown here." in service.text
     assert f"activity/{mine.id}" not in service.text
 
 
@@ -103,5 +106,5 @@ async def test_hostile_words_stay_words(shop: Place, team: Team, words: str) -> 
     Elements().feed(page.text)
     assert "135419791" not in page.text
     assert msgspec.json.encode(words).decode() in unescape(page.text)
-    assert page.text.count("Cut: only the first 256 KiB are kept.") == 1
+    assert page.text.count("Truncated: only the first 256 KiB are kept.") == 1
     assert words not in (await visitor.get(f"{team.path}/activity")).text

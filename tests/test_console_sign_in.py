@@ -115,7 +115,7 @@ async def test_an_invitation_brings_somebody_known_into_a_project(place: Place) 
     project = await place.world.project(owner=owner)
     made = await place.world.projects.invite(actor_of(owner), project.id, Role.VIEWER)
     visitor = await place.visitor_of(guest)
-    assert "You come in as viewer" in (await visitor.post("/link", {"token": made.token})).text
+    assert "You join as viewer" in (await visitor.post("/link", {"token": made.token})).text
     joined = await visitor.post("/link/join", {"token": made.token})
     assert joined.target == f"/projects/{project.id}/keys?done=joined"
 

@@ -326,3 +326,31 @@ def test_a_result_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
     assert file is not None
     file.write_text('{"newest": {"endpoint"')
     assert results.of("north", "m").newest is None
+
+
+async def test_a_strict_request_is_explained_by_the_fields_that_it_would_be_rejected_for(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    odd = json.dumps({**json.loads(BODY), "colour": {"deep": 1}}).encode()
+    listed = MARKET.replace('base_url = "{south}"', 'base_url = "{south}"\npasses = ["colour"]')
+    always = MARKET.replace('name = "router"', 'name = "router"\nunknown_params = "reject"')
+    strict = RouteQuery(odd, strict=True)
+    async with market(lite, tmp_path) as made:
+        lenient = await made.services.explain(operator, RouteQuery(odd))
+        nobody = await made.services.explain(operator, strict)
+    assert (lenient.refusal, lenient.unknown, lenient.strict) == (None, ("colour",), False)
+    assert lenient.goes_to is not None
+    assert nobody.goes_to is None
+    assert nobody.strict
+    assert nobody.refusal is not None
+    assert (nobody.refusal.status, nobody.refusal.code) == (400, "unsupported_parameter")
+    assert nobody.refusal.param == "colour"
+    [route] = nobody.routes
+    assert {left.target for left in route.left_out} == {"north/m", "south/m"}
+    assert {why.field for left in route.left_out for why in left.reasons} == {"colour"}
+    async with market(lite, tmp_path, text=listed) as made:
+        one = await made.services.explain(operator, strict)
+    assert (one.goes_to, one.refusal) == ("south/m", None)
+    assert [left.target for left in one.routes[0].left_out] == ["north/m"]
+    async with market(lite, tmp_path, text=always) as made:  # the door says so for all
+        assert (await made.services.explain(operator, RouteQuery(odd))).refusal == nobody.refusal

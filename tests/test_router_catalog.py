@@ -265,7 +265,7 @@ def listing(number: int, **more: Any) -> Listing:
     return Listing(card, (endpoint,), lambda name: None, **more)
 
 
-def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
+async def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
     entries = [listing(number) for number in range(1000)]
     catalog_cache, asked = CatalogCache(lambda: 0.0), 0
 
@@ -274,41 +274,41 @@ def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
         asked += 1
         return entries
 
-    first = catalog_cache.page("router", "/v1/models", "", every)
-    again = catalog_cache.page("router", "/v1/models", "", every)
+    first = await catalog_cache.page("router", "/v1/models", "", every)
+    again = await catalog_cache.page("router", "/v1/models", "", every)
     assert again is first
     assert asked == 1
     assert first.body.count(b'"canonical_slug"') == 1000
 
 
-def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
-    size = len(catalog_cache.page("router", "/", "", lambda: one).body)
+    size = len((await catalog_cache.page("router", "/", "", lambda: one)).body)
     monkeypatch.setattr("causerie.catalog.page_cache._MOST_BYTES", 10 * size)
     queries = [f"q=author&limit={number + 1}" for number in range(100)]
     for query in queries:
-        catalog_cache.page("router", "/", query, lambda: one)
-    kept = [query for query in reversed(queries) if b'"id"' in _again(catalog_cache, query)]
+        await catalog_cache.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in await _again(catalog_cache, query)]
     assert 5 <= len(kept) <= 10
     assert kept == queries[: -len(kept) - 1 : -1]
 
 
-def test_pages_that_show_nothing_are_not_kept_without_end() -> None:
+async def test_pages_that_show_nothing_are_not_kept_without_end() -> None:
     """Whoever asks for what nobody has, again and again, asks for another page each time."""
     catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
     queries = [f"limit={number + 1}&q=author" for number in range(1000)]
     for query in queries:
-        catalog_cache.page("router", "/", query, lambda: one)
-    kept = [query for query in reversed(queries) if b'"id"' in _again(catalog_cache, query)]
+        await catalog_cache.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in await _again(catalog_cache, query)]
     assert 0 < len(kept) <= 256
 
 
-def _again(catalog_cache: CatalogCache, query: str) -> bytes:
+async def _again(catalog_cache: CatalogCache, query: str) -> bytes:
     """The page that is kept, or an empty one."""
-    return catalog_cache.page("router", "/", query, list).body
+    return (await catalog_cache.page("router", "/", query, list)).body
 
 
-def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> None:
+async def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> None:
     now, length = [0.0], [100]
     offer = TargetCapabilities(
         Candidate("e/m"), None, lambda: ModelProfile(context_length=length[0])
@@ -316,14 +316,14 @@ def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> 
     one = Listing(ModelCard("a/b", "B"), (CatalogEndpoint(offer, "e"),), lambda name: None)
     catalog_cache = CatalogCache(lambda: now[0])
 
-    def page() -> bytes:
-        return catalog_cache.page("router", "/v1/models", "", lambda: [one]).body
+    async def page() -> bytes:
+        return (await catalog_cache.page("router", "/v1/models", "", lambda: [one])).body
 
-    assert b'"context_length":100' in page()
+    assert b'"context_length":100' in await page()
     length[0] = 200
-    assert b'"context_length":100' in page()
+    assert b'"context_length":100' in await page()
     now[0] = 10.0
-    assert b'"context_length":200' in page()
+    assert b'"context_length":200' in await page()
 
 
 def test_a_model_is_there_until_its_last_day() -> None:
@@ -371,9 +371,9 @@ def test_a_router_takes_keys_of_accounts_unless_it_is_said_otherwise(tmp_path: P
     assert door.keys == "accounts"
 
 
-def test_a_query_with_too_many_parts_is_refused() -> None:
+async def test_a_query_with_too_many_parts_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        CatalogCache().page("router", "/models", "&".join(["q=a"] * 100), list)
+        await CatalogCache().page("router", "/models", "&".join(["q=a"] * 100), list)
 
 
 async def test_a_thousand_entries_over_http(tmp_path: Path) -> None:

@@ -330,14 +330,14 @@ async def test_the_reason_of_a_place_is_said() -> None:
     made = market([Stand("north", 2), Stand("south", 1), Stand("east", 0), Stand("west", 4)])
     first, *others = route(made.explain(asking())).places
     assert (first.target, first.decided, first.priority) == ("east/m", "alone", 0)
-    assert first.reasons[0] == "costs nothing; those come before all others"
+    assert first.reasons[0] == "is free; free endpoints come before all others"
     assert {one.priority for one in others} == {1}
     assert others[0].decided == "home"
     assert sum(one.share for one in others) == pytest.approx(1, abs=0.01)
     words = {one.target: one.reasons[0] for one in others}
     assert (
         words["south/m"]
-        == "costs 1 for a usual million tokens, and none that costs anything is cheaper"
+        == "costs 1 per 1M tokens (75 % input, 25 % output), the cheapest one that is not free"
     )
     assert "4 times the cheapest" in words["west/m"]
     ordered = made.explain(asking(provider={"order": ["west", "north"]}))
@@ -359,10 +359,10 @@ async def test_measured_speed_decides_where_it_is_asked_for() -> None:
     fast = made.explain(asking(model="a/m:nitro"))
     assert order_of(fast) == ["south", "north", "east"]
     assert "writes 90 tokens per second" in route(fast).places[0].reasons[0]
-    assert "nobody has measured it yet" in route(fast).places[2].reasons[0]
+    assert "was not measured yet" in route(fast).places[2].reasons[0]
     quick = made.explain(asking(provider={"sort": "latency"}))
     assert order_of(quick) == ["north", "south", "east"]
-    assert "begins after 100 ms" in route(quick).places[0].reasons[0]
+    assert "has a TTFT of 100 ms" in route(quick).places[0].reasons[0]
 
 
 async def test_providers_that_rest_are_tried_at_last() -> None:
@@ -370,7 +370,9 @@ async def test_providers_that_rest_are_tried_at_last() -> None:
     told = made.explain(asking())
     assert route(told).places[0].decided == "last"
     assert "upstream_timeout" in route(told).places[0].cautions[0]
-    assert "only one is tried" in why(told, "south" if told.goes_to == "north/m" else "north")
+    assert "of such targets only the one back soonest is tried" in why(
+        told, "south" if told.goes_to == "north/m" else "north"
+    )
     target_state = made.pipeline.router.target_state("north/m")
     assert target_state is not None
     assert target_state.breaker.state() == "down"
@@ -409,7 +411,7 @@ async def test_an_alias_with_priorities_and_weights() -> None:
     assert {one.target: one.share for one in places}["south/m"] == 0.75
     assert places[2].reasons == (
         "has priority 1 and weight 1 among the targets",
-        "has its place for itself",
+        "is the only one with its priority",
     )
     assert route(told).hedge_seconds == 2
     lacking = made.explain(asking(model="alias", tools=[TOOL]))
@@ -423,7 +425,7 @@ async def test_free_requests_leave_busy_providers_alone() -> None:
     made = market([Stand("north", busy=True), Stand("south")])
     told = made.explain(asking(model="a/m:free"))
     assert told.goes_to == "south/m"
-    assert "no room to spare" in why(told, "north")
+    assert "no free capacity" in why(told, "north")
     full = market([Stand("north", busy=True)]).explain(asking(model="a/m:free"))
     assert full.refusal is not None
     assert full.refusal.status == 429

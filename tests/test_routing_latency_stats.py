@@ -242,3 +242,22 @@ def test_one_that_becomes_slow_gets_few_more_requests() -> None:
         paces[name].waiting[number] = clock.now
         under_way.append((clock.now + taken, name, number, taken))
     assert 0 < met_slow <= 8  # of eighty
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 3)), max_size=80))
+def test_uptime_adds_up_as_counting_anew_does(steps: list[tuple[int, int, int]]) -> None:
+    clock = Clock()
+    latency_stats = LatencyStats(clock)
+    counted: list[tuple[float, int, int]] = []
+    for minutes, answered, failed in steps:
+        clock.now += minutes * 60.0
+        for _ in range(answered):
+            latency_stats.answered(0.1, clock.now)
+        for _ in range(failed):
+            latency_stats.failed()
+        counted.append((clock.now // 60, answered, failed))
+        for length in (5, 30, 1440):
+            lately = [each for each in counted if each[0] > clock.now // 60 - length]
+            fine = sum(each[1] for each in lately)
+            every = fine + sum(each[2] for each in lately)
+            assert latency_stats.uptime(length) == (fine / every if every else None)

@@ -51,6 +51,21 @@ async def supported(repositories: Repositories, link: OneTimeLink) -> bool:
     return True
 
 
+async def supported_links(
+    repositories: Repositories, links: Sequence[OneTimeLink]
+) -> Sequence[OneTimeLink]:
+    """Return the links that :func:`supported` holds for; it asks once for those that are alike."""
+    alike: dict[tuple[str, str | None, tuple[Action, ...]], bool] = {}
+    found = []
+    for link in links:
+        kind = (link.person or "", link.project_id, needed(link))
+        if kind not in alike:
+            alike[kind] = await supported(repositories, link)
+        if alike[kind]:
+            found.append(link)
+    return found
+
+
 async def usable_link(repositories: Repositories, token: str, now: datetime) -> OneTimeLink:
     """Return the link of this token; raises :class:`NotFound` where it does not work any more."""
     link = still_good(await repositories.links.by_digest(digest(token)), now)
@@ -82,14 +97,12 @@ async def check_return(repositories: Repositories, link: OneTimeLink, user_id: s
 
 async def withdraw_links(repositories: Repositories, user_id: str, now: datetime) -> int:
     """Withdraw the links that a user may not create any more; returns how many those were."""
-    found = [
-        link
-        for link in await repositories.links.derived(user_id, now)
-        if not await supported(repositories, link)
-    ]
-    for link in found:
+    every = await repositories.links.derived(user_id, now)
+    kept = {link.id for link in await supported_links(repositories, every)}
+    gone = [link for link in every if link.id not in kept]
+    for link in gone:
         await repositories.links.withdraw(link.id)
-    return len(found)
+    return len(gone)
 
 
 async def withdraw_open(

@@ -13,7 +13,7 @@ from causerie.accounts.credit import bounded
 from causerie.accounts.derivation import (
     Narrowed,
     handed_over,
-    supported,
+    supported_links,
     withdraw_links,
     withdraw_open,
     working,
@@ -134,7 +134,7 @@ class Projects:
         async with self._store.reading() as repositories:
             await visible_project(repositories, actor, project_id, Action.MEMBERS_SEE)
             found = await repositories.links.open(project_id, self._clock())
-            return [link for link in found if await supported(repositories, link)]
+            return await supported_links(repositories, found)
 
     async def invite(
         self, actor: Actor, project_id: str, role: Role, *, email: str | None = None

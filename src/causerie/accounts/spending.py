@@ -5,12 +5,12 @@ What is let in is decided by ``budgets``, which count what runs in addition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from causerie.accounts.bounds import Budget, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
 from causerie.accounts.people import Actor
 from causerie.accounts.usage import By, Step, UsageQuery, UsageReports, UsageSum
 
@@ -57,40 +57,42 @@ class SpendingReader:
     ) -> Mapping[str, list[Spending]]:
         """By key."""
         asked = {key: tuple(each) for key, each in budgets.items()}
-        sums = await self._sums([each for every in asked.values() for each in every])
+        sums = await self._sums(
+            [each for every in asked.values() for each in every], By.KEY, By.MODEL
+        )
+        by_key: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
+        for period, found in sums.items():
+            for each in found:
+                by_key.setdefault((period, each.group[By.KEY]), []).append(each)
         return {
-            key: [self._spending(each, sums[each.period], key) for each in every]
+            key: [self._spending(each, by_key.get((each.period, key), ())) for each in every]
             for key, every in asked.items()
         }
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
         """Of the project's own budgets."""
         asked = tuple(budgets)
-        sums = await self._sums(asked)
-        return [self._spending(each, sums[each.period], None) for each in asked]
+        sums = await self._sums(asked, By.MODEL)
+        return [self._spending(each, sums[each.period]) for each in asked]
 
-    async def _sums(self, budgets: Iterable[Budget]) -> dict[str, list[UsageSum]]:
+    async def _sums(
+        self, budgets: Iterable[Budget], *by: By
+    ) -> dict[BudgetPeriod, Sequence[UsageSum]]:
         midnight = self._now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        found: dict[str, list[UsageSum]] = {}
+        found: dict[BudgetPeriod, Sequence[UsageSum]] = {}
         for period in {each.period for each in budgets}:
             question = UsageQuery(
                 since=period.start(self._now),
                 until=midnight + timedelta(days=1),
                 step=Step.ALL,
-                by=(By.KEY, By.MODEL),
+                by=by,
             )
-            found[period] = list(
-                await self._usage.of_project(self._actor, self._project_id, question)
-            )
+            found[period] = await self._usage.of_project(self._actor, self._project_id, question)
         return found
 
-    def _spending(self, budget: Budget, sums: Iterable[UsageSum], key: str | None) -> Spending:
+    def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
         spent = Decimal(0)
         for each in sums:
-            if key not in (None, each.group[By.KEY]) or budget.model not in (
-                "",
-                each.group[By.MODEL],
-            ):
-                continue
-            spent += each.cost if budget.unit is Unit.MONEY else each.charged
+            if budget.model in ("", each.group[By.MODEL]):
+                spent += each.cost if budget.unit is Unit.MONEY else each.charged
         return Spending(budget, spent, budget.period.end(self._now))

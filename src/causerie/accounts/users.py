@@ -14,7 +14,7 @@ from causerie.accounts.authorization import Clock, no_such, require
 from causerie.accounts.derivation import (
     check_return,
     shut_out,
-    supported,
+    supported_links,
     usable_link,
     used_link,
     withdraw_links,
@@ -239,7 +239,7 @@ class Users:
                 for each in found
                 if each.kind is LinkKind.INVITATION and each.created_by != SIGN_UP.label
             ]
-            return [each for each in offered if await supported(repositories, each)]
+            return await supported_links(repositories, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
         """Take an invitation to the service back."""

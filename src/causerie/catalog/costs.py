@@ -19,10 +19,10 @@ USUAL: Mapping[str, int] = MappingProxyType(
 )
 _TITLES = MappingProxyType(
     {
-        "in": "tokens in",
+        "in": "input tokens",
         "cached": "cached tokens",
-        "out": "tokens out",
-        "thinking": "tokens of thinking",
+        "out": "output tokens",
+        "thinking": "thinking tokens",
         "requests": "requests",
     }
 )
@@ -45,12 +45,14 @@ class CostAssumptions:
         prompt, cached = _whole(query, "in"), _whole(query, "cached")
         if cached > prompt:
             raise InvalidRequest(
-                f"Of {prompt:,} tokens in, {cached:,} cannot come from the cache.", param="cached"
+                f"{cached:,} cached tokens are more than the {prompt:,} input tokens.",
+                param="cached",
             )
         completion, thinking = _whole(query, "out"), _whole(query, "thinking")
         if thinking > completion:
             raise InvalidRequest(
-                f"Of {completion:,} tokens out, {thinking:,} cannot be thinking.", param="thinking"
+                f"{thinking:,} thinking tokens are more than the {completion:,} output tokens.",
+                param="thinking",
             )
         return CostAssumptions(prompt, cached, completion, thinking, _whole(query, "requests"))
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
+from causerie.runtime.offload import Turns
 
 MOST_ENTRIES = 1000
 _NAMES = (
@@ -84,8 +85,8 @@ class Filters:
         """The query of another page."""
         return urlencode({**self.given, "offset": str(offset)})
 
-    def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        """Those that are asked for, of all pages."""
+    async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
+        """Return those that are asked for, of all pages. They may be many, so it takes turns."""
         if not self.given:
             return entries
         wanted = self._words("supported_parameters")
@@ -93,18 +94,24 @@ class Filters:
         text = self.given.get("q", "").lower()
         if not _speaks(self._words("output_modalities"), {"text"}):
             return []
-        found = [
-            one
-            for one in entries
-            if wanted <= one.parameters
-            and (not authors or one.id.partition("/")[0] in authors)
-            and (not providers or providers & one.providers)
-            and text in one.id.lower()
-            and self.context <= (one.context_length or 0)
-            and self._affordable(one.price)
-        ]
+
+        def fits(one: Listing) -> bool:
+            return (
+                wanted <= one.parameters
+                and (not authors or one.id.partition("/")[0] in authors)
+                and (not providers or not providers.isdisjoint(one.providers))
+                and text in one.id.lower()
+                and self.context <= (one.context_length or 0)
+                and self._affordable(one.price)
+            )
+
+        turns, found = Turns(), []
+        for one in entries:
+            if fits(one):
+                found.append(one)
+            await turns.pause()
         sort = self.given.get("sort")
-        return found if sort is None else sorted(found, key=SORTS[sort])
+        return found if sort is None else await _sorted(found, SORTS[sort], turns)
 
     def _affordable(self, price: Decimal) -> bool:
         low, high = self.min_price, self.max_price
@@ -112,6 +119,17 @@ class Filters:
 
     def _words(self, name: str) -> frozenset[str]:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
+
+
+async def _sorted(
+    entries: Sequence[Listing], key: Callable[[Listing], Decimal | float], turns: Turns
+) -> Sequence[Listing]:
+    """Return entries in the order of a key that takes time: it is what was measured of each."""
+    keys = []
+    for one in entries:
+        keys.append(key(one))
+        await turns.pause()
+    return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _speaks(wanted: frozenset[str], spoken: set[str]) -> bool:

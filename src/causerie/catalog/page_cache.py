@@ -7,6 +7,7 @@ beyond what entries tell of themselves.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import time
@@ -17,6 +18,7 @@ import msgspec
 
 from causerie.catalog.filters import Filters
 from causerie.catalog.listing import Listing
+from causerie.runtime.offload import Turns, offload
 
 _FRESH_SECONDS = 2.0
 _MOST_PAGES = 256
@@ -33,11 +35,10 @@ class CachedPage:
     etag: str
     _small: bytes = b""
 
-    @property
-    def small(self) -> bytes:
-        """The body as gzip, made when it is first asked for."""
+    async def small(self) -> bytes:
+        """Return the body as gzip, made when it is first asked for."""
         if not self._small:
-            self._small = gzip.compress(self.body, _GZIP_LEVEL, mtime=0)
+            self._small = await offload(gzip.compress, self.body, _GZIP_LEVEL, mtime=0)
         return self._small
 
     @property
@@ -53,43 +54,53 @@ class CatalogCache:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
         self._written: dict[str, tuple[Listing, object, bytes]] = {}
+        self._one = asyncio.Lock()  # page at a time is written: others of the same wait for it
 
-    def page(
+    async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
-        """The part of the catalog that the query asks for; ``entries`` gives all of it.
+        """Return the part of the catalog that the query asks for; ``entries`` gives all of it.
 
         Raises :class:`InvalidRequest` for a query that nobody understands.
         """
-        place, now = (door, path, query), self._clock()
-        kept = self._pages.get(place)
-        if kept is not None and now - kept[0] < _FRESH_SECONDS:
-            return kept[1]
-        page = self.made(path, Filters.parse(query), entries())
-        if kept is not None:
-            del self._pages[place]
-            if kept[1].etag == page.etag:
-                page = kept[1]
-        self._pages[place] = now, page
-        while self._too_many():
-            del self._pages[next(iter(self._pages))]
+        place = door, path, query
+        if (kept := self._fresh(place)) is not None:
+            return kept
+        filters = Filters.parse(query)
+        async with self._one:
+            if (kept := self._fresh(place)) is not None:
+                return kept
+            page = await self.made(path, filters, entries())
+            _, old = self._pages.pop(place, (0.0, page))
+            if old.etag == page.etag:
+                page = old
+            self._pages[place] = self._clock(), page
+            while self._too_many():
+                del self._pages[next(iter(self._pages))]
         return page
+
+    def _fresh(self, place: tuple[str, str, str]) -> CachedPage | None:
+        at, page = self._pages.get(place, (float("-inf"), None))
+        return page if self._clock() - at < _FRESH_SECONDS else None
 
     def _too_many(self) -> bool:
         size = sum(one.size for _, one in self._pages.values())
         return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
-    def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
-        """A page that is not kept."""
-        found = filters.of(entries)
+    async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
+        """Return a page that is not kept."""
+        found = await filters.of(entries)
         first, last = filters.offset, filters.end
         shown = found[first:last]
         following = None
         if last is not None and last < len(found):
             following = f"{path}?{filters.query(offset=last)}"
         tail = {"object": "list", "total_count": len(found), "links": {"next": following}}
-        data = b",".join([self._entry(one) for one in shown])
-        body = b'{"data":[' + data + b"]," + _encode(tail)[1:]
+        written, turns = [], Turns()
+        for one in shown:
+            written.append(self._entry(one))
+            await turns.pause()
+        body = b'{"data":[' + b",".join(written) + b"]," + _encode(tail)[1:]
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 

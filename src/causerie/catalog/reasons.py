@@ -27,18 +27,18 @@ def reasons(
         if place is not None:
             yield f"is number {place} of `provider.order`"
             return
-        yield "is not in `provider.order`, so comes after those that are"
+        yield "is not in `provider.order`, so it comes after those that are"
     by = preferences.sort or sort
     if by == "price":
-        yield f"{_price(one)}; the cheapest come first"
+        yield f"{_price(one)}; cheapest first"
     elif by is not None:
         yield _measured(stats_of(one.name) or UNKNOWN, by)
     elif not one.tariff.usual:
-        yield "costs nothing; those come before all others"
+        yield "is free; free endpoints come before all others"
     else:
         yield _share(one, able)
     if not preferences.order and not preferences.allow_fallbacks:
-        yield "is the only one that is asked, for `allow_fallbacks` is false"
+        yield "is the only one tried, because `allow_fallbacks` is false"
 
 
 def _place(one: CatalogEndpoint, order: Sequence[str]) -> int | None:
@@ -50,30 +50,30 @@ def _place(one: CatalogEndpoint, order: Sequence[str]) -> int | None:
 
 def _price(one: CatalogEndpoint) -> str:
     if not one.tariff.usual:
-        return "costs nothing"
-    return f"costs {_short(one.tariff.usual)} for a usual million tokens"
+        return "is free"
+    return f"costs {_short(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
 def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able if each.tariff.usual)
     if one.tariff.usual == least:
-        return f"{_price(one)}, and none that costs anything is cheaper"
+        return f"{_price(one)}, the cheapest one that is not free"
     times = _short(one.tariff.usual / least)
-    return f"{_price(one)}, {times} times the cheapest; it is asked less by the square of that"
+    return f"{_price(one)}, {times} times the cheapest; its share falls with the square of that"
 
 
 def _measured(target_stats: TargetStats, by: SortBy) -> str:
     measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is not None:
         if by == "throughput":
-            return f"writes {measured.p50:.0f} tokens per second; the fastest come first"
+            return f"writes {measured.p50:.0f} tokens per second; fastest first"
         usual, now = measured.p50, target_stats.expected
         if now is not None and now > usual:
-            return f"begins after {now * 1000:.0f} ms now, usually after {usual * 1000:.0f} ms"
-        return f"begins after {usual * 1000:.0f} ms; the quickest come first"
+            return f"has a TTFT of {now * 1000:.0f} ms now, usually {usual * 1000:.0f} ms"
+        return f"has a TTFT of {usual * 1000:.0f} ms; lowest first"
     if target_stats.idle:
-        return "nobody has measured it for five minutes, so it gets one request to measure it"
-    return "nobody has measured it yet, and it is busy with a request that will"
+        return "was not measured in the last five minutes, so it gets one request to measure it"
+    return "was not measured yet; a request that measures it is in flight"
 
 
 def _short(amount: Decimal) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlencode
 
 from causerie.catalog.fields import Fields, fields, first
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
+from causerie.runtime.offload import Turns
 
 PAGE = 40
 _FAR = float("inf")
@@ -86,12 +89,18 @@ class CatalogQuery:
         """Whether it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
-    def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        """Those that are asked for, on all pages, in their order."""
-        words = self.text.casefold().split()
-        found = [one for one in entries if self._fits(one) and _says(one, words)]
-        key = _SORTS[self.sort][1]
-        return sorted(found, key=lambda one: (*key(one), one.card.name.casefold(), one.id))
+    async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
+        """Return those that are asked for, on all pages, in their order.
+
+        They may be many, and what they are sorted by takes time, so it takes turns.
+        """
+        words, key = self.text.casefold().split(), _SORTS[self.sort][1]
+        turns, found = Turns(), list[tuple[Any, Listing]]()
+        for one in entries:
+            if self._fits(one) and _says(one, words):
+                found.append(((*key(one), one.card.name.casefold(), one.id), one))
+            await turns.pause()
+        return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def on_page(self, found: Sequence[Listing]) -> Sequence[Listing]:
         """Those of this page."""

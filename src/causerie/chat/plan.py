@@ -100,8 +100,7 @@ async def make_plan(
     calls = _call_plan(request, functions, told)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
+    manner = _manner(model, functions, answer, before)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
         space = "" if request.continue_final_message else _leading(rendered, form)
@@ -181,6 +180,13 @@ async def _answer(
         return None
     marks = model.facts.control_tokens
     return await answer_plan(request.output, marks, model.schema_cache, white_space=white_space)
+
+
+def _manner(
+    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, before: Partial
+) -> Manner:
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    return Manner(model.facts.end_tokens, call_space(before), as_spelled)
 
 
 async def _composed(

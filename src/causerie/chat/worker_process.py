@@ -7,8 +7,11 @@ input does, so the process never outlives the service.
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -16,6 +19,8 @@ if sys.platform != "win32":  # which has no such limits
     import resource
 
 FRAME = struct.Struct(">I")
+_LOOK_SECONDS = 0.02
+_TOO_MUCH = 70  # exit status
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
@@ -28,7 +33,32 @@ def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes
 
 
 def limit_memory(memory: int) -> None:
-    """Have at most ``memory`` bytes of address space, where the system can say so, and no dumps."""
-    if sys.platform != "win32":
+    """Have at most ``memory`` bytes of memory, as far as the system lets one say so, and no dumps.
+
+    Linux bounds the address space, so that an allocation beyond fails. macOS takes such a bound
+    and does not keep it, so the process watches itself. Windows has neither.
+    """
+    if sys.platform == "win32":
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "darwin":
+        watch_memory(memory)
+    else:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def watch_memory(memory: int) -> None:
+    """End the process soon after it has had more than ``memory`` bytes resident."""
+    threading.Thread(target=_end_beyond, args=(memory,), daemon=True).start()
+
+
+def _end_beyond(memory: int) -> None:
+    while _peak() <= memory:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(_TOO_MUCH)
+
+
+def _peak() -> int:
+    """Return the most bytes that were ever resident."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -31,6 +31,8 @@ from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.known import KNOWN, Known
+from causerie.providers.target import ProviderTarget
 from causerie.settings import ProviderModelSettings
 from causerie.settings.addresses import default_address
 from causerie.settings.provider import ProviderSettings
@@ -148,12 +150,22 @@ class LiveOperations:
         door = self._parts.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)
-            request = parse(question.body, self._rules(door))
+            rules = self._rules(door)
+            if question.strict:
+                rules = structs.replace(rules, reject_unknown=True)
+            request = parse(question.body, rules)
         except ServiceError as failure:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._parts.pipeline, door, caller, request)
+        return explanation(self._parts.pipeline, door, caller, request, self._fields_of)
+
+    def _fields_of(self, target: str) -> Known:
+        """Return the fields that a target gets."""
+        found = self._parts.pipeline.router.target_state(target)
+        if found is not None and isinstance(found.target, ProviderTarget):
+            return found.target.provider.dialect.lists
+        return KNOWN
 
     async def _views(self) -> ProviderViews:
         configuration = self._parts.configuration
@@ -212,6 +224,7 @@ class LiveOperations:
         return ParsingRules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
+            reject_unknown=door.reject_unknown,
             max_messages=server.max_messages,
             work=decoding_bounds(server),
         )

@@ -87,7 +87,7 @@ class ConsoleApplication:
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
-            self._statics.answer(exchange)
+            await self._statics.answer(exchange)
             return
         context = self._arrive(exchange)
         try:

@@ -132,7 +132,7 @@ def _engine(status: EngineStatus) -> StatusBadge:
         done = f"{status.progress * 100:.0f} %" if status.progress is not None else status.detail
         return StatusBadge(status.model, "loading", "warn", done, status.progress)
     if status.state is EngineState.FAILED:
-        return StatusBadge(status.model, "failed", "bad", status.detail or "it is started again")
+        return StatusBadge(status.model, "failed", "bad", status.detail or "restarting")
     return StatusBadge(status.model, "asleep", "", "loads with the first request")
 
 
@@ -143,7 +143,7 @@ def _target_state(name: str, status: TargetStatus | None) -> StatusBadge:
     running = f"{status.in_flight} running" if status.in_flight else ""
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
-    wait = f"asked again in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
+    wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state == "down" else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)

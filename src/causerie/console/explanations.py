@@ -17,38 +17,38 @@ CLIENT_GONE = 499
 # What each code means, and what to do.
 CODES = MappingProxyType(
     {
-        "client_gone": "The caller closed the connection before the answer was complete. If a "
+        "client_gone": "The client closed the connection before the answer was complete. If a "
         "target had the prompt, it is counted, with what was generated until then.",
-        "archived": "The project is archived; its keys do not work. Bring it back to use it again.",
-        "bad_gateway": "Every target that could answer was tried, and none did.",
+        "archived": "The project is archived; its keys do not work. Restore it to use it again.",
+        "bad_gateway": "Every suitable target was tried, and none answered.",
         "body_too_large": "The request's body is larger than this service takes.",
         "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
         "context. Shorten the messages or ask for less output.",
         "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
         "insufficient_budget": "A budget of the key or of the project was used up, or held by "
         "requests that were running.",
-        "internal_error": "A fault of this service. The log has more under the request id.",
+        "internal_error": "An internal error. The log has more under the request ID.",
         "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
         "invalid_json": "The body is not JSON.",
         "invalid_type": "A field has the wrong type.",
-        "invalid_value": "A field has a value that it cannot have.",
+        "invalid_value": "A field has an invalid value.",
         "method_not_allowed": "The path does not take this method.",
         "missing_api_key": "No key was sent.",
-        "missing_parameter": "A field that is needed is not there.",
+        "missing_parameter": "A required field is missing.",
         "model_not_allowed": "The key may not use this model.",
         "model_not_found": "No model of this name is served at this door.",
         "no_endpoint": "No target of the model could be asked: all are down, or resting after "
         "failures.",
-        "queue_full": "All places for requests that wait were taken.",
+        "queue_full": "The queue was full.",
         "request_timeout": "The request's body did not arrive in time.",
         "requests": "A limit on the number of requests was reached.",
         "concurrency": "A limit on requests at the same time was reached.",
         "scope_not_allowed": "The key is not for this door or this purpose.",
-        "store_unavailable": "The database could not be asked, so it could not be known whether "
+        "store_unavailable": "The database could not be reached, so it could not be known whether "
         "the caller may.",
         "template_failed": "The model's chat template takes too much time or memory.",
         "tokens": "A limit on tokens was reached.",
-        "unsupported_media_type": "The body was sent with another type than JSON.",
+        "unsupported_media_type": "The content type of the body is not JSON.",
         "unsupported_parameter": "No target of the model supports a field of the request.",
         "unsupported_schema": "The schema asks for something that cannot be enforced.",
         "upstream_timeout": "The targets that were tried took too long.",
@@ -125,7 +125,7 @@ def explain(record: UsageRecord) -> RequestExplanation:
 
 def _outcome(record: UsageRecord) -> str:
     if record.status == CLIENT_GONE:
-        return "caller left"
+        return "client left"
     if record.status >= 500:
         return "failed"
     if record.status >= 400:
@@ -159,13 +159,13 @@ def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
     if whole <= 0:
         return ()
     if record.first_token_us is None:
-        first, what = whole, "until it ended"
+        first, what = whole, "until the end"
     else:
-        first, what = min(record.first_token_us, whole), "until the first token"
+        first, what = min(record.first_token_us, whole), "time to first token"
     queued = min(record.queue_us, first)
     ends = ((queued, "queue", "in the queue"), (first, "wait", what))
     made, at = [], 0
-    for end, kind, name in (*ends, (whole, "stream", "the rest of the answer")):
+    for end, kind, name in (*ends, (whole, "stream", "generation")):
         if end > at:
             seconds = (end - at) / 1_000_000
             made.append(

@@ -99,7 +99,9 @@ class KeyForm:
         try:
             day = datetime.strptime(self.date, "%Y-%m-%d").date()
         except ValueError as failure:
-            raise InvalidRequest("Choose the day that the key ends on.", param="date") from failure
+            raise InvalidRequest(
+                "Choose the day on which the key expires.", param="date"
+            ) from failure
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 

@@ -11,7 +11,7 @@ from causerie.errors import Forbidden
 
 _NONE = {
     By.KEY: "playground",
-    By.USER: "nobody named",
+    By.USER: "no user",
     By.PROJECT: "no project",
     By.APP: "not named",
 }

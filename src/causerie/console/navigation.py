@@ -47,7 +47,7 @@ ENTRIES = (
     NavigationEntry("Project", "/projects/{project}", "folder"),
     NavigationEntry("Health", "/operator", "pulse", "operator"),
     NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
-    NavigationEntry("Routes", "/operator/explain", "route", "operator"),
+    NavigationEntry("Routing", "/operator/explain", "route", "operator"),
     NavigationEntry("Users", "/operator/users", "people", "operator"),
     NavigationEntry("Projects", "/operator/projects", "folders", "operator"),
     NavigationEntry("All usage", "/operator/usage", "chart", "operator"),

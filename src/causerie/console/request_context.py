@@ -29,6 +29,7 @@ from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
 from causerie.mail.outbox import Outbox
+from causerie.runtime.offload import Turns
 from causerie.web.exports import Export
 
 PREFIX = "/console"
@@ -170,7 +171,7 @@ class RequestContext:
         taken = self.exchange.headers.take_gzip
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**HEADERS, **open_to_all}
-        send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
+        await send_cached(self.exchange, page, headers, content_type=_HTML, status=status)
 
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a form again, with what was wrong in it."""
@@ -216,7 +217,12 @@ class RequestContext:
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         context = {"problem": None, **await self._frame(), **values}
-        return self.services.templates.get_template(template).render(context)
+        found = self.services.templates.get_template(template)
+        pieces, turns = [], Turns()
+        for piece in found.generate(context):
+            pieces.append(piece)
+            await turns.pause()
+        return "".join(pieces)
 
     async def _frame(self) -> dict[str, Any]:
         """What every page shows around its own."""

@@ -34,20 +34,23 @@ _PICKS = (
     *_LISTS,
     *(f"max_{name}" for name in _PRICES),
 )
-FORMATS = (("", "any text"), ("json_object", "JSON"), ("json_schema", "JSON by a schema"))
+FORMATS = (("", "text"), ("json_object", "JSON"), ("json_schema", "JSON Schema"))
 EFFORTS = (
-    ("", "not said"),
+    ("", "not set"),
     ("none", "none"),
     ("low", "low"),
     ("medium", "medium"),
     ("high", "high"),
 )
-SORTS = (("", "not said"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
+SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("latency", "latency"))
 
 
 @dataclass(frozen=True, slots=True)
 class RouteForm:
-    """What was typed. ``written``: the body was pasted, and the picks count for nothing."""
+    """What was typed. ``written``: the body was pasted, and the picks count for nothing.
+
+    ``reject``: the client sends ``x-unknown-params: reject``.
+    """
 
     door: str = ""
     model: str = ""
@@ -56,6 +59,7 @@ class RouteForm:
     message: str = "Hello"
     body: str = ""
     written: bool = False
+    reject: bool = False
     picks: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -69,6 +73,7 @@ class RouteForm:
             message=fields.raw("message"),
             body=fields.raw("body"),
             written=fields.get("from") == "body",
+            reject=fields.get("reject") == "yes",
             picks={name: fields.get(name) for name in _PICKS if fields.get(name)},
         )
 

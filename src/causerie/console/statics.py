@@ -47,14 +47,14 @@ class Statics:
         """The path of a file; raises :class:`KeyError` for one that is not there."""
         return self._addresses[name]
 
-    def answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: Exchange) -> None:
         """Send a file; raises :class:`NotFound`."""
         file = self._files.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
         kind = _TYPES[exchange.path.rpartition(".")[2]]
         headers = {**HEADERS, "cache-control": _FOR_EVER}
-        send_cached(exchange, file, headers, content_type=kind)
+        await send_cached(exchange, file, headers, content_type=kind)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.

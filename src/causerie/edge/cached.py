@@ -8,7 +8,7 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.edge.exchange import Exchange
 
 
-def send_cached(
+async def send_cached(
     exchange: Exchange,
     page: CachedPage,
     headers: Mapping[str, str],
@@ -20,7 +20,7 @@ def send_cached(
     headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
     body = page.body
     if exchange.headers.take_gzip:
-        body, headers["content-encoding"] = page.small, "gzip"
+        body, headers["content-encoding"] = await page.small(), "gzip"
     known = exchange.headers.get("if-none-match", "") if status == 200 else ""
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
         exchange.start(304, content_type, headers, len(body))  # the length of the whole answer

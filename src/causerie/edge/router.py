@@ -47,24 +47,24 @@ class RouterPages:
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
-        page = self._catalog_cache.page(
+        page = await self._catalog_cache.page(
             door.name,
             exchange.path,
             exchange.query,
             lambda: self._market.listed(door, None),
         )
-        send_cached(exchange, page, _OPEN | _VARY)
+        await send_cached(exchange, page, _OPEN | _VARY)
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/user``: what the key may use."""
         caller = await self._market.authenticate(door, exchange.credential)
-        page = self._catalog_cache.page(
+        page = await self._catalog_cache.page(
             f"{door.name} {caller.key}",
             exchange.path,
             exchange.query,
             lambda: self._market.listed(door, caller),
         )
-        send_cached(exchange, page, _OWN | _VARY)
+        await send_cached(exchange, page, _OWN | _VARY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""

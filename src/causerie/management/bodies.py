@@ -57,7 +57,7 @@ class BudgetBody(Body, frozen=True):
     """So much, within a period."""
 
     amount: Annotated[Decimal, Meta(description="In decimal notation; tokens are whole.")]
-    period: Annotated[BudgetPeriod, Meta(description="When it begins anew, in UTC.")] = (
+    period: Annotated[BudgetPeriod, Meta(description="When it resets, in UTC.")] = (
         BudgetPeriod.MONTH
     )
     unit: Unit = Unit.MONEY
@@ -96,7 +96,8 @@ class InviteUser(Body, frozen=True):
     """An invitation to the service."""
 
     email: Annotated[
-        Email | None, Meta(description="Whose it is alone; without it, whoever has the link.")
+        Email | None,
+        Meta(description="Address that may use the link; if empty, anyone with the link."),
     ] = None
     operator: bool = False
 
@@ -105,7 +106,9 @@ class CreateProject(Body, frozen=True):
     """A project."""
 
     name: Name
-    owner: Annotated[Id | None, Meta(description="A user; without one, nobody is in it.")] = None
+    owner: Annotated[
+        Id | None, Meta(description="Id of the owner; if empty, the project has no members.")
+    ] = None
 
 
 class RenameProject(Body, frozen=True):
@@ -117,14 +120,18 @@ class RenameProject(Body, frozen=True):
 class SetRecording(Body, frozen=True):
     """Whether what is said is kept."""
 
-    days: Annotated[Days | None, Meta(description="For how long; `null`: not at all (any more).")]
+    days: Annotated[
+        Days | None, Meta(description="Retention in days; `null` turns request logging off.")
+    ]
 
 
 class PutCredits(Body, frozen=True):
     """Money, or with a minus, money that is taken out again."""
 
     amount: Annotated[Decimal, Meta(description="In decimal notation.")]
-    note: Annotated[str, Meta(max_length=200, description="For the list and the audit log.")] = ""
+    note: Annotated[
+        str, Meta(max_length=200, description="Shown in the list and in the audit log.")
+    ] = ""
 
 
 class InviteMember(Body, frozen=True):
@@ -132,7 +139,8 @@ class InviteMember(Body, frozen=True):
 
     role: Role = Role.MEMBER
     email: Annotated[
-        Email | None, Meta(description="Whose it is alone; without it, whoever has the link.")
+        Email | None,
+        Meta(description="Address that may use the link; if empty, anyone with the link."),
     ] = None
 
 
@@ -174,4 +182,4 @@ class RotateKey(Body, frozen=True):
 class TransferKey(Body, frozen=True):
     """Whom a key is transferred to."""
 
-    to: Annotated[str, Meta(max_length=64, description="The id of a member of its project.")]
+    to: Annotated[str, Meta(max_length=64, description="Id of a member of its project.")]

@@ -65,9 +65,12 @@ class ExplainRoute(Body, frozen=True):
         ""
     )
     key: Annotated[
-        str, Meta(max_length=64, description="Id of a key; empty: one that may everything.")
+        str, Meta(max_length=64, description="Id of a key; empty: simulate an unrestricted key.")
     ] = ""
-    session: Annotated[str, Meta(max_length=256, description="What `x-session-id` would say.")] = ""
+    session: Annotated[str, Meta(max_length=256, description="Value of `x-session-id`.")] = ""
+    strict: Annotated[
+        bool, Meta(description="Whether the client sends `x-unknown-params: reject`.")
+    ] = False
 
 
 class ProviderOperations:
@@ -108,5 +111,7 @@ class ProviderOperations:
     async def explain(self, call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
         """``POST /routes/explain``."""
         body = call.body
-        question = RouteQuery(msgspec.json.encode(body.request), body.door, body.key, body.session)
+        question = RouteQuery(
+            msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
+        )
         return await self._operations.explain(call.actor, question)

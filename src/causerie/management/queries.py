@@ -33,7 +33,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which part of a list."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
 
 
@@ -44,7 +44,7 @@ class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         Meta(
             max_length=64,
-            description="The member that their keys are transferred to; else they are withdrawn.",
+            description="Member that their keys are transferred to; if empty, they are withdrawn.",
         ),
     ] = ""
 
@@ -64,16 +64,14 @@ class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which sums."""
 
-    step: Annotated[Step, Meta(description="The intervals that sums are given for, in UTC.")] = (
-        Step.DAY
-    )
+    step: Annotated[Step, Meta(description="Length of an interval, in UTC.")] = Step.DAY
     by: Annotated[
         str,
         Meta(
             pattern=rf"^({_BY}(,{_BY}){{0,5}})?$",
-            description="What sums are told apart by: of `project`, `key`, `user`, `model` and "
-            "`door`, with commas between. Or `app`, the program that asked as it called itself, "
-            "with which only `project` and `model` may stand.",
+            description="Grouping: any of `project`, `key`, `user`, `model` and "
+            "`door`, separated by commas. Or `app`, the application as named by the client, "
+            "which can be combined with `project` and `model` only.",
         ),
     ] = ""
 
@@ -81,7 +79,7 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which sums, and which part of them."""
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many at most.")] = 1000
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of entries.")] = 1000
     cursor: Cursor = ""
 
 
@@ -92,7 +90,7 @@ class LatencySpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     until: Until = ""
     by: Annotated[
         Literal["model", "project", "key", "user", ""],
-        Meta(description="What percentiles are told apart by; empty: all in one."),
+        Meta(description="Grouping; empty: all together."),
     ] = "model"
     project: Filter = ""
     key: Filter = ""
@@ -105,8 +103,10 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
-    failures: Annotated[Flag, Meta(description="Only those with a status from 400.")] = "false"
-    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 100
+    failures: Annotated[Flag, Meta(description="Only requests with a status of 400 or above.")] = (
+        "false"
+    )
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
 
 
@@ -117,5 +117,5 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     actor: Annotated[str, Meta(max_length=256, description="Like `user:ID` or `key:ID`.")] = ""
     action: Annotated[str, Meta(max_length=256, description="Like `key.create`.")] = ""
     subject: Filter = ""
-    limit: Annotated[int, Meta(ge=1, le=500, description="How many at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""

@@ -36,9 +36,9 @@ class UsageView(Struct, frozen=True, kw_only=True):
     start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
     group: Group
     requests: int
-    refused: Annotated[int, Meta(description="Ended with a status from 400.")]
-    failed: Annotated[int, Meta(description="Ended with a status from 500.")]
-    aborted: Annotated[int, Meta(description="The client left.")]
+    refused: Annotated[int, Meta(description="Requests with a 4xx status, but 499.")]
+    failed: Annotated[int, Meta(description="Requests with a 5xx status.")]
+    aborted: Annotated[int, Meta(description="Requests that their client aborted (499).")]
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
@@ -75,7 +75,7 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
     unit: Unit
     model: str
     spent: Amount
-    resets_at: Annotated[Moment | None, Meta(description="`null` where it never does.")]
+    resets_at: Annotated[Moment | None, Meta(description="`null` if it never resets.")]
 
     @staticmethod
     def of(spending: Spending) -> BudgetSpending:
@@ -101,7 +101,7 @@ class KeySpending(Struct, frozen=True, kw_only=True):
     """How the key's own budgets stand."""
 
     last_used_at: Annotated[
-        Moment | None, Meta(description="When its last request came; `null`: never.")
+        Moment | None, Meta(description="Time of the last request; `null`: never used.")
     ]
     budgets: list[BudgetSpending]
 
@@ -137,26 +137,29 @@ class RequestView(Struct, frozen=True, kw_only=True):
     project: str
     key: str
     user: str
-    app: Annotated[str, Meta(description="What the client called its program, if it did.")]
-    referer: Annotated[str, Meta(description="The address it gave for it.")]
+    app: Annotated[str, Meta(description="Name of the application, if the client sent one.")]
+    referer: Annotated[str, Meta(description="Address of the application, if the client sent one.")]
     door: str
     model: str
     served_by: str
     stream: bool
     status: int
     code: str | None
-    param: Annotated[str | None, Meta(description="The field that a failure is about.")]
-    reason: Annotated[str, Meta(description="A failure's own words, where they quote nothing.")]
+    param: Annotated[str | None, Meta(description="The field that caused the error.")]
+    reason: Annotated[str, Meta(description="The error message, unless it quotes the request.")]
     finish_reason: str | None
     attempts: int
-    tried: Annotated[list[str], Meta(description="Who was asked, with why each did not do.")]
-    continued: Annotated[int, Meta(description="How often another went on with the answer.")]
+    tried: Annotated[list[str], Meta(description="Targets tried, each with its failure.")]
+    continued: Annotated[int, Meta(description="How often another target continued the reply.")]
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     reasoning_tokens: int
     cost: Amount
-    estimated: Annotated[bool, Meta(description="Whether its tokens were counted by us.")]
+    estimated: Annotated[
+        bool,
+        Meta(description="Whether tokens were estimated because the target reported no usage."),
+    ]
     queue_seconds: float
     upstream_seconds: float
     first_token_seconds: float | None

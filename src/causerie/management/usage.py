@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -76,7 +77,7 @@ class UsageOperations:
         taken = found[: query.limit]
         more = len(found) > len(taken)
         return UsageList(
-            data=[UsageView.of(each) for each in taken],
+            data=await asyncio.to_thread(lambda: [UsageView.of(each) for each in taken]),
             next=cursor(_place(taken[-1], asked)) if more else None,
         )
 

@@ -131,7 +131,7 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     created_at: Moment
     archived_at: Moment | None
     recording_days: Annotated[
-        int | None, Meta(description="How long it keeps what is said; `null`: it does not.")
+        int | None, Meta(description="Retention of request logging in days; `null`: it is off.")
     ]
 
     @staticmethod
@@ -245,8 +245,10 @@ class LinkView(Struct, frozen=True, kw_only=True):
 class NewLinkView(LinkView, frozen=True, kw_only=True):
     """A link that was just made."""
 
-    token: Annotated[str, Meta(description="Its secret, shown this once.")]
-    path: Annotated[str, Meta(description="Where a browser uses it, at the service's address.")]
+    token: Annotated[str, Meta(description="The secret, shown only once.")]
+    path: Annotated[
+        str, Meta(description="The path of the page that uses it, below the service's address.")
+    ]
 
     @staticmethod
     def made(made: NewLink, path: str) -> NewLinkView:
@@ -280,7 +282,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
     created_by: str
     person: Annotated[
         str,
-        Meta(description="The user that it derives from; empty for a key of the project itself."),
+        Meta(description="The user that it belongs to; empty for a key of the project itself."),
     ]
     created_at: Moment
     expires_at: Moment | None
@@ -315,7 +317,7 @@ class NarrowedView(Struct, frozen=True, kw_only=True):
 class NewKeyView(KeyView, frozen=True, kw_only=True):
     """A key with its secret."""
 
-    credential: Annotated[str, Meta(description="The whole key, shown this once.")]
+    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
 
     @staticmethod
     def made(made: NewKey, now: datetime) -> NewKeyView:

@@ -32,11 +32,11 @@ _WHOLE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _OVERHEAD = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 _TIMES = {
-    "first_token": "Until the first token.",
-    "token": "For each token after the first.",
-    "request": "For a whole request.",
-    "queue": "In the queue.",
-    "overhead": "Spent by the service itself.",
+    "first_token": "Time to first token.",
+    "token": "Time per output token after the first.",
+    "request": "Duration of requests.",
+    "queue": "Time in the queue.",
+    "overhead": "Time to first token without the time spent at targets.",
 }
 _PLACE = ("door", "model")
 _TOGETHER = 128  # requests that are counted together
@@ -205,9 +205,9 @@ class _Past(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family a fact, one sample (or histogram) a door and model."""
-        requests = _counter("requests", "Requests that ended.", *_ENDED)
+        requests = _counter("requests", "Completed requests.", *_ENDED)
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
-        words = "How often another target went on with a reply that broke off."
+        words = "Replies that another target continued after a failure."
         continued = _counter("continued", words, *_PLACE)
         for place, numbers in self._places.items():
             for end, count in numbers.requests.items():
@@ -218,7 +218,7 @@ class _Past(Collector):
         yield requests
         yield tokens
         yield continued
-        words = "Requests refused before a model was chosen."
+        words = "Requests rejected before a model was chosen."
         refused = _counter("refused", words, "door", "status", "code")
         for labels, count in self._refused.items():
             refused.add_metric(labels, count)
@@ -249,24 +249,27 @@ class _Present(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One gauge a fact, one sample a model."""
-        build = _gauge("build_info", "Which version this is.", "version")
+        build = _gauge("build_info", "Version of the service.", "version")
         build.add_metric([__version__], 1)
         yield build
         statuses = self._engines()
-        state = _gauge("engine_state", "1 for the state that an engine is in.", "model", "state")
+        state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
         for status in statuses:
             for one in EngineState:
                 state.add_metric([status.model, one.value], float(status.state is one))
         yield state
         facts: dict[str, tuple[str, list[tuple[str, float]]]] = {
-            "engine_slots": ("Slots.", [(s.model, s.slots) for s in statuses]),
-            "engine_busy_slots": ("Slots that generate.", [(s.model, s.busy) for s in statuses]),
+            "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
+            "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
             "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
             "engine_memory_bytes": (
                 "Memory, estimated until loaded.",
                 [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
             ),
-            "queue_length": ("Requests that wait.", list(self._queue() if self._queue else ())),
+            "queue_length": (
+                "Requests waiting for a slot.",
+                list(self._queue() if self._queue else ()),
+            ),
         }
         for name, (words, values) in facts.items():
             gauge = _gauge(name, words, "model")
@@ -274,10 +277,10 @@ class _Present(Collector):
                 gauge.add_metric([model], value)
             yield gauge
         target_health = _gauge(
-            "target_state", "1 for the state that a target is in.", "target", "state"
+            "target_state", "1 for the current state of a target.", "target", "state"
         )
-        carried = _gauge("target_in_flight", "Requests under way at a target.", "target")
-        answers = _counter("target_answers", "Requests that a target began to answer.", "target")
+        carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
+        answers = _counter("target_answers", "Requests that a target started to answer.", "target")
         failures = _counter("target_failures", "Requests that failed there.", "target", "code")
         for target in self._targets():
             target_health.add_metric([target.name, target.state], 1)
@@ -287,7 +290,7 @@ class _Present(Collector):
                 failures.add_metric([target.name, code], count)
         yield from (target_health, carried, answers, failures)
         if (here := self._shared()) is not None:
-            words = "1 while the server answers in which replicas count limits and budgets."
+            words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
             there.add_metric([], float(here))
             yield there

@@ -6,7 +6,7 @@ can take the request is asked of the catalog, the order of routing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from causerie.access.estimate import estimate
 from causerie.access.keys import Caller
@@ -16,7 +16,7 @@ from causerie.catalog.exclusion import TargetExclusion
 from causerie.catalog.listing import Listing
 from causerie.catalog.reasons import reasons
 from causerie.catalog.tariff import Tariff
-from causerie.errors import ServiceError
+from causerie.errors import InvalidRequest, ServiceError
 from causerie.operations.explanation import (
     ExplainedRefusal,
     ExplainedRoute,
@@ -27,6 +27,7 @@ from causerie.operations.explanation import (
 )
 from causerie.pipeline import Pipeline, PipelineDoor, another_may
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.parsing.known import KNOWN, Known, refusal, sift
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.target_stats import UNKNOWN
 from causerie.routing.explain import RankedTarget
@@ -36,54 +37,70 @@ _SHORTER = TargetExclusion("model", "has a shorter context, and `:extended` asks
 _SECOND = TargetExclusion(
     "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
 )
-_BUSY = TargetExclusion("", "has no room to spare for free requests now")
+_STRICT = "does not get this field, and the request wants unknown fields rejected"
+_BUSY = TargetExclusion("", "has no free capacity for free requests now")
+
+
+FieldsOf = Callable[[str], Known]
+"""The fields that a target gets, by its name."""
 
 
 def explanation(
-    pipeline: Pipeline, door: PipelineDoor, caller: Caller, request: ChatRequest
+    pipeline: Pipeline,
+    door: PipelineDoor,
+    caller: Caller,
+    request: ChatRequest,
+    fields_of: FieldsOf = lambda _: KNOWN,
 ) -> RoutingExplanation:
-    """What would become of the request now; never raises for what is wrong with it."""
+    """Return what would become of the request now; never raises for what is wrong with it."""
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output
     routes: list[ExplainedRoute] = []
-    refusal: ExplainedRefusal | None = None
+    refused: ExplainedRefusal | None = None
     try:
         for name in names:
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _route(pipeline, model, name, request)
+            route, failure = _route(pipeline, model, name, request, fields_of)
             routes.append(route)
-            refusal = route.refusal
+            refused = route.refusal
             if failure is not None and not another_may(failure):
                 break
     except ServiceError as failure:
-        refusal = ExplainedRefusal.of(failure)
+        refused = ExplainedRefusal.of(failure)
     goes_to = next((route.places[0].target for route in routes if route.places), None)
     return RoutingExplanation(
         door=door.name,
         goes_to=goes_to,
         routes=tuple(routes),
-        refusal=refusal if goes_to is None else None,
+        refusal=refused if goes_to is None else None,
         tokens=tokens,
         unknown=request.unlisted.names if request.unlisted is not None else (),
+        strict=request.strict,
     )
 
 
 def _route(
-    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest
+    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, fields_of: FieldsOf
 ) -> tuple[ExplainedRoute, ServiceError | None]:
     """One model's, and the failure where nobody is asked."""
     chosen: Sequence[Candidate] = ()
     able: Sequence[Candidate] = ()
     prospects: Sequence[RankedTarget] = ()
+    strict: Mapping[str, InvalidRequest] = {}
     failed: ServiceError | None = None
     try:
         request = model.adapted(request)
         chosen = model.candidates(request)
         able = pipeline.able(model, request)
-        prospects = pipeline.router.explain(able, request)
+        strict = _strict_refusals(request, able, fields_of)
+        takers = [one for one in able if one.name not in strict]
+        if strict and not takers:
+            failed = strict[able[0].name]
+        else:
+            prospects = pipeline.router.explain(takers, request)
     except ServiceError as failure:
         failed = failure
     whole = pipeline.catalog.resolve(None, model.id)
@@ -92,12 +109,27 @@ def _route(
         asked=name,
         model=model.id,
         places=tuple(told.placed(one) for one in prospects),
-        left_out=tuple(told.left_out(whole, chosen, able, prospects)),
+        left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
         changes=tuple(model.changes(request)),
         hedge_seconds=model.hedge_seconds,
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
     return route, failed
+
+
+def _strict_refusals(
+    request: ChatRequest, targets: Sequence[Candidate], fields_of: FieldsOf
+) -> Mapping[str, InvalidRequest]:
+    """Return the errors of the targets that do not get each field of a strict request."""
+    if not request.strict or request.unlisted is None:
+        return {}
+    body, found = request.unlisted.body, {}
+    for one in targets:
+        known = fields_of(one.name)
+        _, unlisted = sift(body, known)
+        if unlisted is not None and unlisted.names:
+            found[one.name] = refusal(body, known)
+    return found
 
 
 class _Told:
@@ -137,6 +169,7 @@ class _Told:
         chosen: Sequence[Candidate],
         able: Sequence[Candidate],
         prospects: Sequence[RankedTarget],
+        strict: Mapping[str, InvalidRequest],
     ) -> Iterator[LeftOut]:
         """Those who would not be asked, of all that the model has without a suffix."""
         excluded = self._model.excluded(self._request)
@@ -152,6 +185,8 @@ class _Told:
                 why = (_SECOND,)
             elif chosen and target not in _names(able):
                 why = (_BUSY,)
+            elif target in strict:
+                why = (TargetExclusion(strict[target].param or "", _STRICT),)
             elif able:
                 why = (self._resting(target),)
             else:
@@ -173,9 +208,9 @@ class _Told:
 
     def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
-            yield f"did not answer last time, and this request tries it{_because(status)}"
+            yield f"failed last time, and this request tests it{_because(status)}"
         elif status.state != "up":
-            yield f"does not answer now{_because(status)}"
+            yield f"is down{_because(status)}"
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
         length = self._model.profile(one.name).context_length
@@ -184,36 +219,36 @@ class _Told:
         if length is not None and tokens > length:
             yield (
                 f"has a context of {length:,} tokens, and prompt and output are estimated at "
-                f"{tokens:,}: it may refuse, and the next one is asked then"
+                f"{tokens:,}: it may reject the request, and the next one is tried then"
             )
 
     def _resting(self, target: str) -> TargetExclusion:
         target_state = self._router.target_state(target)
         because = _because(target_state.status()) if target_state is not None else ""
-        words = f"does not answer now{because}; of those that rest only one is tried, at last"
+        words = f"is down{because}; of such targets only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
 def _decided(prospect: RankedTarget) -> str:
-    share = f"{prospect.share * 100:.0f} % of conversations belong there"
+    share = f"{prospect.share * 100:.0f} % of conversations have affinity to it"
     match prospect.decided:
         case "alone":
-            return "has its place for itself"
+            return "is the only one with its priority"
         case "home":
-            return f"the conversation belongs there ({share}), for the sake of its prompt cache"
+            return f"the conversation has affinity to it ({share}), for its prompt cache"
         case "overflow":
-            return f"where the conversation belongs has its fill, and this is next ({share})"
+            return f"the target with the affinity is full, and this is next ({share})"
         case "load":
-            lot = "; a lot decides among those alike" if prospect.tied else ""
-            return f"{prospect.status.in_flight} under way there for its weight{lot}"
+            lot = "; ties are broken at random" if prospect.tied else ""
+            return f"{prospect.status.in_flight} in flight there, weighted{lot}"
         case "last":
-            return "is the one that is back soonest, tried when nobody else is left"
+            return "is down but back soonest; tried when no other target is left"
 
 
 def _because(status: TargetStatus) -> str:
     reason = f" ({status.reason})" if status.reason else ""
     return (
-        f"{reason}, asked again in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
+        f"{reason}, next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else reason
     )
 
 

@@ -87,7 +87,8 @@ class RoutingExplanation(Struct, frozen=True, kw_only=True):
     ``routes`` are the models in the order in which they would be asked, as far as that can
     be said before somebody answers; ``goes_to`` is the target that would be asked first.
     ``refusal`` is what the client would get where nobody is asked. ``tokens`` is what prompt
-    and output are estimated at, ``unknown`` fields that nobody here knows.
+    and output are estimated at, ``unknown`` fields that nobody here
+    knows; with ``strict`` a target that does not get them rejects the request.
     """
 
     door: str
@@ -96,3 +97,4 @@ class RoutingExplanation(Struct, frozen=True, kw_only=True):
     refusal: ExplainedRefusal | None = None
     tokens: int | None = None
     unknown: tuple[str, ...] = ()
+    strict: bool = False

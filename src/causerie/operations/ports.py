@@ -16,13 +16,15 @@ class RouteQuery(Struct, frozen=True):
     """A request that nobody has sent: its body as JSON, the door it would come to.
 
     ``key`` is the id of the key that it would come with (empty: one that may everything),
-    ``session`` what its header ``x-session-id`` would say.
+    ``session`` what its header ``x-session-id`` would say, ``strict`` whether it says
+    ``x-unknown-params: reject``.
     """
 
     body: bytes
     door: str = ""
     key: str = ""
     session: str = ""
+    strict: bool = False
 
 
 class Operations(Protocol):

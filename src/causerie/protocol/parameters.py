@@ -300,7 +300,7 @@ class HintParameters(Struct):
 
 GROUPS: tuple[tuple[str, type[Struct]], ...] = (
     ("Tools", ToolParameters),
-    ("Form of the answer", FormatParameters),
+    ("Response format", FormatParameters),
     ("Thinking", ThinkingParameters),
     ("Sampling", SamplingParameters),
     ("Length", LengthParameters),

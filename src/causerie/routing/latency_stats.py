@@ -7,14 +7,13 @@ minute, for a day.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 
-from causerie.routing.history import MOST, AvailabilityHistory, Minute
+from causerie.routing.history import AvailabilityHistory, Minute
 from causerie.routing.samples import Samples
+from causerie.routing.uptime import Uptime
 
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
-_DAY_MINUTES = 1440
 
 
 class LatencyStats:
@@ -25,7 +24,7 @@ class LatencyStats:
     """
 
     __slots__ = (
-        "_answered_from", "_clock", "_minute", "_minute_ends", "_minutes", "first_token",
+        "_answered_from", "_clock", "_minute", "_minute_ends", "_uptime", "first_token",
         "history", "speed", "waiting",
     )  # fmt: skip
 
@@ -36,7 +35,7 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._answered_from = float("-inf")  # when the newest of the answered ones began
-        self._minutes: deque[Minute] = deque(maxlen=_DAY_MINUTES + MOST)
+        self._uptime = Uptime()
         self._minute = Minute(0)
         self._minute_ends = float("-inf")
 
@@ -78,18 +77,17 @@ class LatencyStats:
             self.speed.add(tokens / seconds, now)
 
     def uptime(self, minutes: int) -> float | None:
-        """The share of requests that it answered in the last so many minutes; ``None``: of none."""
-        since = self._clock() // 60 - minutes
-        lately = [one for one in self._minutes if one.number > since]
-        answered = sum(one.answered for one in lately)
-        failed = sum(one.failed for one in lately)
-        return answered / (answered + failed) if answered + failed else None
+        """Return the share of requests that it answered in the last 5, 30 or 1440 minutes.
+
+        ``None`` where there were none.
+        """
+        return self._uptime.share(minutes, self._clock() // 60)
 
     def _next_minute(self, now: float) -> Minute:
         """The minute of now; it is a shorter one where its quarter of an hour ends before."""
         number = now // 60
         self._minute = Minute(number)
-        self._minutes.append(self._minute)
+        self._uptime.begin(self._minute)
         left = self.history.begin(self._minute, now)
         self._minute_ends = min((number + 1) * 60, now + left)
         return self._minute

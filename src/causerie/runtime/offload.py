@@ -13,9 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import ParamSpec, TypeVar
 
 LARGE = 128 * 1024  # bytes of a body from which on the work on it belongs here
+_TURN_SECONDS = 0.005
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
@@ -45,3 +47,16 @@ async def _ended(job: Future[_Made]) -> None:
     while not ended.is_set():
         with suppress(asyncio.CancelledError):  # which the caller raises afterwards
             await ended.wait()
+
+
+class Turns:
+    """Long work on the event loop itself, in turns: for what other threads must not touch."""
+
+    def __init__(self) -> None:
+        self._until = monotonic() + _TURN_SECONDS
+
+    async def pause(self) -> None:
+        """Let others have their turn where this one has lasted long enough."""
+        if monotonic() > self._until:
+            await asyncio.sleep(0)
+            self._until = monotonic() + _TURN_SECONDS

@@ -78,7 +78,7 @@ class SqlUsageReader:
         """Newest first."""
         async with self._database.reading() as connection:
             found = await connection.execute(records_query(filter))
-        return [_record(row) for row in found.mappings()]
+        return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         """Since a midnight UTC."""

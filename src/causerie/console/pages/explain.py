@@ -30,7 +30,7 @@ class ExplainPages:
         form = RouteForm.of(context.form)
         try:
             context.check_form()
-            question = RouteQuery(form.request(), form.door, form.key, form.session)
+            question = RouteQuery(form.request(), form.door, form.key, form.session, form.reject)
             told = await self._operations.explain(context.actor, question)
         except (InvalidRequest, NotFound) as problem:
             await context.show_problem(_TEMPLATE, problem, **self._around(form, None))

@@ -15,12 +15,13 @@ from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.pages.project import heirs
+from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
 from causerie.errors import InvalidRequest, ServiceError
 
-GRACES = (("0", "It ends now"), ("1", "1 hour"), ("24", "24 hours"), ("168", "7 days"))
+GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
 _NO_MODEL = "MODEL"
 
@@ -36,11 +37,12 @@ class KeysPages:
         view = await context.project()
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
+        page = page_of(keys, context.query, lambda key: (key.name, key.id, _holder(key)))
         reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
         await context.show(
             "keys/list.html",
-            keys=keys,
-            spending=await reader.of_keys({key.id: key.bounds.budgets for key in keys}),
+            page=page,
+            spending=await reader.of_keys({key.id: key.bounds.budgets for key in page.items}),
             last_used=await context.accounts.usage.last_used(context.actor, project_id),
             archived=view.project.archived_at is not None,
         )
@@ -92,7 +94,7 @@ class KeysPages:
         key = await self._key(context)
         hours = _HOURS.get(context.form.get("grace"))
         if hours is None:
-            raise InvalidRequest("Choose how long the old secret goes on.", param="grace")
+            raise InvalidRequest("Choose when the old secret expires.", param="grace")
         made = await context.accounts.keys.rotate(context.actor, key.id, timedelta(hours=hours))
         await self._reveal(
             context, made, old_ends=context.services.clock() + timedelta(hours=hours)
@@ -193,6 +195,11 @@ class KeysPages:
             snippets=shown,
             old_ends=old_ends,
         )
+
+
+def _holder(key: ApiKey) -> str:
+    """The name of the person that a key derives from."""
+    return key.person_status.name if key.person_status else ""
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

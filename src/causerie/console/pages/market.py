@@ -35,7 +35,7 @@ class MarketPages:
         problem, search, found = None, CatalogQuery(), list[Listing]()
         try:
             search = CatalogQuery.parse(context.query)
-            found = list(search.of(entries))
+            found = list(await search.of(entries))
         except InvalidRequest as failure:
             problem = failure
         values = {

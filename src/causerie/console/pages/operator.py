@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.keys import ApiKey, KeyState
+from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import User
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.pages import links
+from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
@@ -32,12 +34,19 @@ class OperatorPages:
     async def users(self, context: RequestContext) -> None:
         """All users, and open invitations to the service."""
         users = context.accounts.users
+        asked = await context.accounts.sign_ups.asked(context.actor)
+        invitations = await users.invitations(context.actor)
+        every: list[User | OneTimeLink] = [*asked, *await users.every(context.actor), *invitations]
+        waiting = {link.id for link in asked}
+        page = page_of(every, context.query, _texts)
+        links = [each for each in page.items if isinstance(each, OneTimeLink)]
         await context.show(
             "operator/users.html",
-            users=await users.every(context.actor),
+            page=page,
+            users=[each for each in page.items if isinstance(each, User)],
             with_factor=await users.with_factor(context.actor),
-            invitations=await users.invitations(context.actor),
-            asked=await context.accounts.sign_ups.asked(context.actor),
+            invitations=[link for link in links if link.id not in waiting],
+            asked=[link for link in links if link.id in waiting],
         )
 
     async def ask_invitation(self, context: RequestContext) -> None:
@@ -157,7 +166,8 @@ class OperatorPages:
     async def projects(self, context: RequestContext) -> None:
         """All projects of the service."""
         found = await context.accounts.projects.every(context.actor)
-        await context.show("operator/projects.html", every=found)
+        page = page_of(found, context.query, lambda project: (project.name, project.id))
+        await context.show("operator/projects.html", page=page)
 
     async def ask_project(self, context: RequestContext) -> None:
         """The form of a new project."""
@@ -188,6 +198,11 @@ class OperatorPages:
 
     async def _user(self, context: RequestContext) -> User:
         return await context.accounts.users.see(context.actor, context.params["user"])
+
+
+def _texts(each: User | OneTimeLink) -> tuple[str, ...]:
+    """What a line of the list of users is found by."""
+    return (each.name, each.email) if isinstance(each, User) else (each.email or "",)
 
 
 def _operators_only(context: RequestContext) -> None:

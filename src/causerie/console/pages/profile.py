@@ -9,6 +9,7 @@ from typing import Any
 import segno
 from markupsafe import Markup
 
+from causerie.console.paging import page_of
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
 
@@ -107,7 +108,9 @@ async def _values(context: RequestContext) -> dict[str, Any]:
     return {
         "identities": await context.accounts.users.identities(context.me),
         "has_factor": await context.accounts.profile.has_factor(context.me),
-        "sessions": await context.accounts.sign_in.sessions(context.me),
+        "page": page_of(
+            await context.accounts.sign_in.sessions(context.me), context.query, lambda _: ()
+        ),
         "current": context.session.id if context.session is not None else "",
         "name": context.form.get("name") or context.me.name,
     }

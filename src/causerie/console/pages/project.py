@@ -8,6 +8,7 @@ from typing import Any
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.authorization import no_such
 from causerie.accounts.keys import KeyState
+from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import ProjectMember, Role
 from causerie.accounts.recording import LONGEST_DAYS
 from causerie.accounts.rights import Action, Extent, RoleColumn, extent
@@ -15,6 +16,7 @@ from causerie.accounts.spending import SpendingReader
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
 from causerie.console.pages import links
+from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
@@ -123,10 +125,16 @@ class ProjectPages:
         view = await context.project()
         id, projects = view.project.id, context.accounts.projects
         reader = SpendingReader(context.accounts.usage, context.actor, id, context.services.clock())
+        people: list[ProjectMember | OneTimeLink] = [
+            *await projects.members(context.actor, id),
+            *await projects.invitations(context.actor, id),
+        ]
+        page = page_of(people, context.query, _texts)
         values: dict[str, Any] = {
             "view": view,
-            "members": await projects.members(context.actor, id),
-            "invitations": await projects.invitations(context.actor, id),
+            "page": page,
+            "members": [each for each in page.items if isinstance(each, ProjectMember)],
+            "invitations": [each for each in page.items if isinstance(each, OneTimeLink)],
             "spending": await reader.of_project(view.bounds.budgets),
             "limits": LIMITS,
             "longest": LONGEST_DAYS,
@@ -140,6 +148,13 @@ class ProjectPages:
             await context.show("project/project.html", **values)
         else:
             await context.show_problem("project/project.html", problem, **values)
+
+
+def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
+    """What a line of the list of members is found by."""
+    if isinstance(each, ProjectMember):
+        return each.user.name, each.user.email
+    return (each.email or "",)
 
 
 class MemberPages:

@@ -17,6 +17,7 @@ from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Step, U
 from causerie.console.charts import Chart, lines, stacked
 from causerie.console.fields import FormFields
 from causerie.console.names import DisplayNames, names_of
+from causerie.console.paging import PAGE, page_of
 from causerie.console.periods import LENGTHS, ReportPeriod, period
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
@@ -133,6 +134,9 @@ async def _page(context: RequestContext, project: str | None) -> None:
     names = await names_of(context, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
+    rows = await asyncio.to_thread(_rows, groups, wish, names)
+    page = page_of(rows, context.query, lambda row: (row.name,))
+    speeds = await reader.speeds(wish, names) if timed else ()
     await context.show(
         "usage.html",
         wish=wish,
@@ -142,12 +146,13 @@ async def _page(context: RequestContext, project: str | None) -> None:
         metrics=list(Metric),
         bys={by: _TITLES[by] for by in _ways(whole=project is None)},
         title_of_group=_TITLES[wish.by],
-        total=total(groups),
+        total=await asyncio.to_thread(total, groups),
         chart=await reader.chart(wish, names),
         speed=await reader.speed(wish) if timed else None,
-        speeds=await reader.speeds(wish, names) if timed else (),
+        speeds=speeds[:PAGE],
+        speeds_left_out=max(len(speeds) - PAGE, 0),
         speeds_by=_TITLES[wish.timed],
-        rows=_rows(groups, wish, names),
+        page=page,
         hourly=wish.period.step is Step.HOUR,
     )
 
@@ -216,7 +221,7 @@ class _Reader:
     async def speed(self, wish: UsageForm) -> Chart:
         """Percentiles over time."""
         found = await self.first_tokens(wish.question(wish.period.step))
-        names = ("median", "90 %", "99 %")
+        names = ("median", "90th percentile", "99th percentile")
         return lines(
             wish.period.starts(),
             {
@@ -230,7 +235,7 @@ class _Reader:
         if wish.timed is not wish.by:
             names = DisplayNames({}, "not known")
         found = [
-            TtftRow("not kept", each.times, kept=False)
+            TtftRow("not recorded", each.times, kept=False)
             if each.group is None
             else TtftRow(names.of(each.group), each.times, kept=True)
             for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))

@@ -276,11 +276,11 @@ class Reply {
     const details = usage?.completion_tokens_details?.reasoning_tokens;
     const cached = usage?.prompt_tokens_details?.cached_tokens;
     const facts = [
-      usage && `${count(usage.prompt_tokens)} in${cached ? ` (${count(cached)} cached)` : ""}`,
-      usage && `${count(usage.completion_tokens)} out${details ? ` (${count(details)} thinking)` : ""}`,
-      answer.firstAt !== null && `first token ${seconds(answer.firstAt)}`,
+      usage && `${count(usage.prompt_tokens)} input${cached ? ` (${count(cached)} cached)` : ""}`,
+      usage && `${count(usage.completion_tokens)} output${details ? ` (${count(details)} thinking)` : ""}`,
+      answer.firstAt !== null && `TTFT ${seconds(answer.firstAt)}`,
       answer.speed && `${answer.speed.toFixed(1)} tokens/s`,
-      answer.endedAt !== null && `${seconds(answer.endedAt)} in all`,
+      answer.endedAt !== null && `${seconds(answer.endedAt)} total`,
     ];
     part(this.node, "facts").replaceChildren(...facts.filter(Boolean).map((text) => {
       const item = document.createElement("li");

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
-from causerie.store.repositories.rows import row_of
+from causerie.store.repositories.rows import nouns_of, row_of
 from causerie.store.tables import audit
 
 
@@ -34,4 +34,4 @@ class SqlAudit:
                 query = query.where(audit.c[name] == wanted)
         if filter.before is not None:
             query = query.where(audit.c.id < filter.before)
-        return [AuditEntry(**row) for row in (await self.connection.execute(query)).mappings()]
+        return await nouns_of(await self.connection.execute(query), lambda row: AuditEntry(**row))

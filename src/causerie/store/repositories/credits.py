@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.credit import Credit
-from causerie.store.repositories.rows import insert
+from causerie.store.repositories.rows import insert, nouns_of
 from causerie.store.tables import credits
 
 
@@ -31,7 +31,7 @@ class SqlCredits:
             .where(credits.c.project_id == project_id)
             .order_by(credits.c.at.desc(), credits.c.id)
         )
-        return [Credit(**row) for row in (await self.connection.execute(query)).mappings()]
+        return await nouns_of(await self.connection.execute(query), lambda row: Credit(**row))
 
     async def total(self, project_id: str) -> Decimal | None:
         """The sum; ``None`` where nothing was ever put in."""

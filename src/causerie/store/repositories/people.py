@@ -18,7 +18,15 @@ from causerie.accounts.people import (
     Role,
     User,
 )
-from causerie.store.repositories.rows import insert, one_of, part_of, row_of, update, upsert
+from causerie.store.repositories.rows import (
+    insert,
+    nouns_of,
+    one_of,
+    part_of,
+    row_of,
+    update,
+    upsert,
+)
 from causerie.store.tables import departures, identities, memberships, projects, users
 
 # The columns of a user and of their membership that :func:`person_status_of` reads.
@@ -71,7 +79,7 @@ class SqlPeople:
     async def every(self) -> Sequence[User]:
         """All, by address."""
         found = await self.connection.execute(select(users).order_by(users.c.email))
-        return [User(**row) for row in found.mappings()]
+        return await nouns_of(found, lambda row: User(**row))
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         """Account and role as they are now."""
@@ -162,7 +170,7 @@ class SqlProjects:
     async def every(self) -> Sequence[Project]:
         """All, by name."""
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
-        return [Project(**row) for row in (await self.connection.execute(query)).mappings()]
+        return await nouns_of(await self.connection.execute(query), lambda row: Project(**row))
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         """Those that somebody is in, by name."""
@@ -172,12 +180,12 @@ class SqlProjects:
             .where(memberships.c.user_id == user_id)
             .order_by(func.lower(projects.c.name), projects.c.id)
         )
-        found = []
-        for row in (await self.connection.execute(query)).mappings():
+
+        def joined(row: RowMapping) -> tuple[Project, Membership]:
             project = Project(**part_of(projects, row))
-            membership = Membership(project.id, user_id, Role(row["role"]), row["since"])
-            found.append((project, membership))
-        return found
+            return project, Membership(project.id, user_id, Role(row["role"]), row["since"])
+
+        return await nouns_of(await self.connection.execute(query), joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         """Somebody's part in a project."""
@@ -195,10 +203,7 @@ class SqlProjects:
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return [
-            ProjectMember(User(**part_of(users, row)), Role(row["role"]), row["since"])
-            for row in (await self.connection.execute(query)).mappings()
-        ]
+        return await nouns_of(await self.connection.execute(query), _member)
 
     async def join(self, membership: Membership) -> None:
         """Add it, or change its role."""
@@ -230,3 +235,7 @@ class SqlProjects:
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )
         return len((await self.connection.execute(query.with_for_update())).all())
+
+
+def _member(row: RowMapping) -> ProjectMember:
+    return ProjectMember(User(**part_of(users, row)), Role(row["role"]), row["since"])

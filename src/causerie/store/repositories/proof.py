@@ -17,7 +17,7 @@ from causerie.accounts.throttle import Failures
 from causerie.accounts.totp import Authenticator
 from causerie.errors import StoreUnavailable
 from causerie.store.encryption import purpose
-from causerie.store.repositories.rows import insert, upsert
+from causerie.store.repositories.rows import insert, nouns_of, upsert
 from causerie.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 _BY_USER = "user:"
@@ -81,7 +81,7 @@ class SqlLinks:
             .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
             .order_by(one_time_links.c.created_at)
         )
-        return [_link(row) for row in (await self.connection.execute(query)).mappings()]
+        return await nouns_of(await self.connection.execute(query), _link)
 
     async def _one(self, where: ColumnElement[bool]) -> OneTimeLink | None:
         found = await self.connection.execute(select(one_time_links).where(where))
@@ -118,7 +118,7 @@ class SqlSessions:
             .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
             .order_by(sessions.c.seen_at.desc(), sessions.c.id)
         )
-        return [_session(row) for row in (await self.connection.execute(query)).mappings()]
+        return await nouns_of(await self.connection.execute(query), _session)
 
     async def end(self, user_id: str, id: str) -> bool:
         """Remove one of this user's; false where there is none."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Table, select
+from sqlalchemy import ColumnElement, CursorResult, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.ports import Taken
+
+T = TypeVar("T")
 
 
 def row_of(table: Table, noun: Any) -> dict[str, Any]:
@@ -32,6 +35,11 @@ def one_of(table: Table, id: str, *, writing: bool) -> Select[Any]:
     """
     query = select(table).where(table.c.id == id)
     return query.with_for_update(key_share=True) if writing else query
+
+
+async def nouns_of(found: CursorResult[Any], noun: Callable[[RowMapping], T]) -> list[T]:
+    """Return what ``noun`` makes of each row, off the event loop: there may be thousands."""
+    return await asyncio.to_thread(lambda: [noun(row) for row in found.mappings()])
 
 
 async def insert(connection: AsyncConnection, table: Table, noun: Any) -> None:
