@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import certificates
 import pytest
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ MOST_WORDS = 40
 ADDED = "# in addition to the first example\n"
 EXAMPLE = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 VARIABLE = re.compile(r'env = "(\w+)"')
-FILE = re.compile(r'= "((?:\./)?[\w-]+\.(?:pem|jinja|gguf))"')
+FILE = re.compile(r'"((?:\./)?[\w-]+\.(?:jinja|gguf))"')
 CODE = re.compile(r"```.*?```|<picture>.*?</picture>", re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n\s*\n|\n\s*[-#|]|\n    ")
 
@@ -48,6 +49,7 @@ def test_every_configuration_holds(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in VARIABLE.findall(text):
         monkeypatch.setenv(name, "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IDMz")
+    certificates.made(tmp_path)
     for name in FILE.findall(text):
         (tmp_path / name).write_text("", encoding="utf-8")
     text = text.replace("/srv/models/model.gguf", str(tmp_path / "model.gguf"))
