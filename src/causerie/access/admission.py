@@ -77,7 +77,7 @@ class SlotQueue:
 
     @property
     def spares(self) -> bool:
-        """Whether a quarter of the places is free, at least one."""
+        """Return true if a quarter of the slots, and at least one, is free."""
         slots = max(self.slots(), 1)
         return not self._queue and (slots - self._taken) * 4 >= slots and self._taken < slots
 

@@ -41,7 +41,9 @@ class RateLimiter(Protocol):
 
 
 def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:
-    """What a request needs of these; raises :class:`InvalidRequest` where one never has that."""
+    """Return the tokens that a request needs; raise :class:`InvalidRequest` if a scope never has
+    them.
+    """
     need = _NO_TOKENS
     for scope in scopes:
         if scope.counts_tokens:

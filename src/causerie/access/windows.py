@@ -47,7 +47,7 @@ _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """What was taken within one tenth of a second; ``tokens`` are of input and output."""
+    """Use within one tenth of a second; ``tokens`` are of input and output."""
 
     __slots__ = ("at", "gone", "input", "requests", "tokens")
 
@@ -120,7 +120,7 @@ _Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, an
 
 
 class MemoryLease(Lease):
-    """What one request has taken from its windows: the same input from each of them."""
+    """The use that one request has taken from its windows: the same input from each of them."""
 
     clock: Callable[[], int]
     input: int
@@ -147,7 +147,7 @@ class MemoryLease(Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits stand now."""
+        """Return the current state of the strictest limits."""
         now = self.clock() // _TICK
         requests: LimitStatus | None = None
         tokens: LimitStatus | None = None

@@ -18,7 +18,7 @@ from causerie.errors import NotFound, Overloaded, Unauthenticated
 
 
 class Attempts:
-    """What was tried lately, by account and by address."""
+    """Counts of recent failed attempts, by account and by address."""
 
     def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store

@@ -27,7 +27,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries; ``before`` is the id that the last page ended with."""
+    """Filter of audit entries; ``before`` is the id that the last page ended with."""
 
     project_id: str | None = None
     actor: str | None = None
@@ -38,7 +38,7 @@ class AuditFilter:
 
     @property
     def count(self) -> int:
-        """How many at most."""
+        """Return the number of entries to return at most."""
         return min(max(self.limit, 1), _MOST)
 
 

@@ -39,7 +39,7 @@ class KeyDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEdit:
-    """What changes of a key; what is unset stays as it is."""
+    """Changes to a key; unset fields keep their values."""
 
     name: str | UnsetType = UNSET
     expires_at: datetime | UnsetType | None = UNSET
@@ -261,7 +261,7 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    """What changed, in words for the audit log."""
+    """Return the changed fields and their values as text for the audit log."""
     words = {
         "name": (before.name, after.name),
         "expires_at": (str(before.expires_at), str(after.expires_at)),

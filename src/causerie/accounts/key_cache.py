@@ -36,26 +36,27 @@ _FOR_EVER = 2**63
 
 
 class KeyCacheOptions(Struct, frozen=True, kw_only=True):
-    """How the ring keeps up. ``offline_seconds``: how long known keys go on without a database."""
+    """Options of the key cache."""
 
     poll_seconds: float = 0.5
     offline_seconds: float = 600.0
+    """Time for which known keys keep working without a database."""
     answer_seconds: float = 2.0
     capacity: int = 100_000
 
 
 class AccountCaller(Caller, frozen=True):
-    """Whoever bears a key of accounts, with what it granted when it was let in."""
+    """A caller with a key of accounts, and its grant at the time of admission."""
 
     grant: Grant
 
 
 class _Known(Struct):
-    """What is known of one secret; ``until`` is in nanoseconds since 1970, 0 for one that is
-    revoked."""
+    """Cached state of one secret."""
 
     grant: Grant
     until: int
+    """Nanoseconds since 1970; 0 if revoked."""
     callers: dict[str, AccountCaller]
 
 
@@ -118,7 +119,7 @@ class KeyCache:
         return caller if caller is not None else _admit(known, door.name)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Who manages by this key; raises like :meth:`authenticate`."""
+        """Return the actor behind a management key; raises like :meth:`authenticate`."""
         if credential is None:
             raise no_key()
         known = self._known.get(credential.digest) or await self._find(credential)
@@ -244,7 +245,9 @@ def _admit(known: _Known, door: str) -> AccountCaller:
 
 
 def admitted(grant: Grant, door: str) -> AccountCaller:
-    """Whoever has this grant, at a door; raises :class:`Forbidden` where it is not for that."""
+    """Return the caller with this grant at a door; raise :class:`Forbidden` if it excludes the
+    door.
+    """
     key = grant.key
     if key.purpose is not Purpose.INFERENCE:
         raise Forbidden(

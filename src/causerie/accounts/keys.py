@@ -23,23 +23,21 @@ _PUBLIC_LENGTH = 12
 
 
 class Purpose(StrEnum):
-    """What a key is for; none is for both."""
+    """Purpose of a key; no key is for both."""
 
     INFERENCE = "inference"
     MANAGEMENT = "management"
 
 
 class KeyState(StrEnum):
-    """Whether a key works, and if not, why; told to its owners only.
-
-    ``WITHDRAWN``: the person it derives from may not have it any more.
-    """
+    """State of a key: active, or the reason why it does not work; shown to its owners only."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
     EXPIRED = "expired"
     DELETED = "deleted"
     WITHDRAWN = "withdrawn"
+    """The person from whom it derives may not have it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ class ApiKey:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the person it derives from may not have it any more."""
+        """Return true if the person from whom it derives may not have it any more."""
         if self.withdrawn_at is not None:
             return True
         return bool(self.person) and not may_hold(self.person_status, self.purpose)
 
     def state(self, now: datetime) -> KeyState:
-        """How it stands at a moment."""
+        """Return the key's state at a moment."""
         if self.deleted_at is not None:
             return KeyState.DELETED
         if self.withdrawn:
@@ -111,18 +109,16 @@ class KeySecret:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the bearer of one secret may do: all that the request path has to know.
-
-    ``until`` is the first moment at which it ends, ``works`` whether it does at
-    all: keys that are revoked are known too, so that asking again costs nothing.
-    ``recorded``: the project keeps what is said.
-    """
+    """Permissions of one secret: everything that the request path has to know of it."""
 
     key: ApiKey
     works: bool
+    """False for revoked keys, which are cached too, so that asking again costs nothing."""
     until: datetime | None
+    """First moment at which the grant no longer applies."""
     project_bounds: LimitsAndBudgets
     recorded: bool = False
+    """The project logs the contents of requests."""
 
 
 def new_key_id() -> str:

@@ -20,7 +20,7 @@ RESET_LIFE = timedelta(hours=2)
 
 
 class LinkKind(StrEnum):
-    """What a link is for."""
+    """Purpose of a one-time link."""
 
     OWNER = "owner"
     INVITATION = "invitation"
@@ -68,7 +68,7 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkGrant:
-    """What a link gives to whoever uses it; the fields are those of :class:`OneTimeLink`."""
+    """Rights that a link gives to its user; the fields are those of :class:`OneTimeLink`."""
 
     email: str | None = None
     project_id: str | None = None
@@ -110,7 +110,7 @@ def still_good(link: OneTimeLink | None, now: datetime) -> OneTimeLink:
 
 
 def no_such_link() -> NotFound:
-    """What is said of every link that does not work."""
+    """Return the error for every link that does not work."""
     return NotFound(
         "This link does not work any more: it was used, withdrawn, or is too old. "
         "Ask for a new one.",

@@ -1,7 +1,7 @@
-"""What a request costs: prices by the token, and which requests are charged at all.
+"""Price of a request: prices by the token, and the rule for requests that are charged at all.
 
-The rule is in ``docs/guides/billing.md``: who got nothing, or was failed by us, pays
-nothing; who left pays for what was made until then.
+The rule is in ``docs/guides/billing.md``: a client that received nothing, or whose request the
+service failed, pays nothing; a client that disconnected pays for the tokens generated until then.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TokenPrice(Struct, frozen=True, kw_only=True):
     def charge(
         self, *, status: int, prompt: int, cached: int, completion: int, reasoning: int = 0
     ) -> Decimal:
-        """What a request costs that ended with this status."""
+        """Return the price of a request that ended with this status."""
         if not is_charged(status, prompt, completion):
             return NOTHING
         return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
@@ -69,19 +69,19 @@ FREE = TokenPrice()
 
 
 class ModelPrices(Struct, frozen=True):
-    """What models cost, by their ids; ``endpoints`` by that and by who answers, where that makes
-    a difference; ``models`` has the highest of them then.
-    """
+    """Prices of models."""
 
     models: Mapping[str, TokenPrice] = {}
+    """By model id; the highest price of its endpoints if these differ."""
     endpoints: Mapping[tuple[str, str], TokenPrice] = {}
+    """By model id and endpoint that answers, if the endpoint makes a difference."""
 
     def of(self, model: str, served_by: str) -> TokenPrice:
-        """What the use of a model costs, by who answers."""
+        """Return the price of a model's tokens, by the endpoint that answers."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 
 def is_charged(status: int, prompt: int, completion: int) -> bool:
-    """Whether a request that ended with this status is charged, in money and in tokens."""
+    """Return true if a request that ended with this status is charged, in money and in tokens."""
     left = status == CLIENT_GONE and prompt + completion > 0
     return left or (status == 200 and completion > 0)

@@ -1,4 +1,4 @@
-"""What was said in one request, as a project keeps it."""
+"""Contents of one request, as a project keeps them."""
 
 from __future__ import annotations
 

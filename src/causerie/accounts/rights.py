@@ -16,7 +16,7 @@ from causerie.accounts.people import PersonStatus, Role
 
 
 class Extent(IntEnum):
-    """How far a right reaches."""
+    """Extent of a right."""
 
     NO = 0
     OWN = 1
@@ -151,7 +151,7 @@ RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
 
 
 def extent(action: Action, parts: Iterable[RoleColumn]) -> Extent:
-    """How far somebody with these parts may do this."""
+    """Return the extent to which somebody with these parts may do this."""
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 
