@@ -22,10 +22,10 @@ _LARGE = 16 * 1024  # bytes: such a piece costs more than waking, and is not kep
 
 
 class Traffic:
-    """What comes and goes on the connections of one event loop.
+    """Reads and writes on the connections of one event loop.
 
-    ``busy_poll_seconds``: how long after the last piece, one that came or one that went, the next
-    one is awaited awake, if that one had come as soon after the one before it; 0 always sleeps.
+    ``busy_poll_seconds`` is the time after the last read or write for which the next read is
+    awaited without sleeping, if the last one followed its predecessor as soon; 0 always sleeps.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Traffic:
 
     @property
     def awake(self) -> bool:
-        """Whether the loop looks for input again and again, and does not sleep."""
+        """Return true while the loop polls for input and does not sleep."""
         return self._awake
 
     def came(self, *, near: bool = False) -> None:
@@ -86,7 +86,7 @@ class Traffic:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """What the loop has read is handled from here on; what came before that has been."""
+        """Begin a turn: earlier reads are handled, and those of the last turn are from here on."""
         self._turns = False
         self._unanswered, self._came = self._came, 0
         if self._held:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class HoldRequest(Struct, frozen=True):
-    """The hold of one request on one budget in one period. Amounts are whole numbers of its unit."""
+    """Hold of one request on one budget in one period; amounts are whole numbers of its unit."""
 
     place: str
     """Name of the budget and the period."""
@@ -40,7 +40,7 @@ class SharedBudgetStore(Protocol):
 
     @property
     def joins(self) -> int:
-        """Return how often this process has joined the others; in between it missed their updates."""
+        """Return how often this process joined the others; in between it missed their updates."""
         ...
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:

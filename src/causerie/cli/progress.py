@@ -55,7 +55,7 @@ class DownloadBar:
 
     @property
     def active(self) -> bool:
-        """Whether a bar is on the terminal."""
+        """Return true while a bar is on the terminal."""
         return self._task is not None
 
     def stop(self) -> None:

@@ -68,7 +68,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _may_wait(stream: TextIO) -> bool:
-    """Whether somebody reads what is written, and there is a way to ask for room."""
+    """Return true if a reader may drain the stream and waiting for room is possible."""
     try:
         return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except OSError:

@@ -33,7 +33,7 @@ class DistributedBudgets:
 
     @property
     def joins(self) -> int:
-        """How often the server was reached anew."""
+        """Return the number of times that the server was joined."""
         return self._replica.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
@@ -65,7 +65,9 @@ class DistributedBudgets:
         return await asked.outcome()
 
     def _told(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
-        """What the server says; raises :class:`ConnectionLost` where it does not know us."""
+        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
+        process.
+        """
         if isinstance(reply, int) or reply[0] == -1:
             raise ConnectionLost
         if reply[0] == _UNKNOWN:

@@ -1,4 +1,4 @@
-"""What one request may have: of the shared windows, or of those of this replica alone."""
+"""Lease of one request: from the shared windows, or from those of this replica alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from causerie.distributed.counted import ScopeWindow, limit_statuses
 
 
 class Keeper(Protocol):
-    """Who is told of the end of a lease, and keeps the time."""
+    """Receiver of ended leases, and their clock."""
 
     def release(
         self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
@@ -21,7 +21,7 @@ class Keeper(Protocol):
         ...
 
     def left(self, scopes: Sequence[RateScope]) -> None:
-        """What was taken while the server was away has ended."""
+        """Release a lease that was granted while the server was away."""
         ...
 
     def elapsed(self) -> int:
@@ -48,7 +48,7 @@ class DistributedLease(Lease):
         self._end(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits stood when it was taken, with what is known since."""
+        """Return the state of the strictest limits at the grant, corrected by later knowledge."""
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
     def _end(self, input: int, output: int, requests: int) -> None:
@@ -81,5 +81,5 @@ class LocalLease(Lease):
         self.keeper.left(self.scopes)
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits of this replica stand now."""
+        """Return the current state of the strictest limits of this replica."""
         return self.lease.limit_statuses()

@@ -66,7 +66,7 @@ class Replica:
 
     @property
     def here(self) -> bool:
-        """Whether the server is there; else each replica counts for itself."""
+        """Return true if the server is connected; otherwise each replica counts for itself."""
         return self._line.here
 
     @asynccontextmanager
@@ -143,7 +143,7 @@ class Replica:
             self._ahead = reply - _now()
 
     def _joined(self) -> None:
-        """What began or ended while the server was joined."""
+        """Report the counts that changed while the connection was being joined."""
         held = self._held()
         changed = {
             key: held.get(key, 0)

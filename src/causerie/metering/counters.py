@@ -46,7 +46,7 @@ _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
 class CountedRequest(Protocol):
-    """What is read of a record: one request, ended. Times are in seconds."""
+    """The fields that are read of a record: one request, ended. Times are in seconds."""
 
     @property
     def door(self) -> str: ...
@@ -75,13 +75,13 @@ class CountedRequest(Protocol):
 
 
 class QueueSize(Protocol):
-    """How many requests wait for each model."""
+    """Source of the number of requests that wait for each model."""
 
     def __call__(self) -> Iterable[tuple[str, int]]: ...
 
 
 class TargetHealth(Protocol):
-    """How a target of routing stands."""
+    """State of a target of routing."""
 
     @property
     def name(self) -> str: ...
@@ -148,7 +148,7 @@ class MetricsCounters:
 
 
 class _Times:
-    """How many times were within each bound, and all; bounds and sum are in seconds."""
+    """Histogram: counts of times within each bound, and of all; bounds and sum are in seconds."""
 
     __slots__ = ("all", "bounds", "sum", "within")
 
@@ -224,7 +224,7 @@ class _Place:
 
 
 class _Past(Collector):
-    """What happened since the start."""
+    """Metrics of events since the start."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class _Past(Collector):
 
 
 class _Present(Collector):
-    """What holds at the moment somebody looks."""
+    """Metrics of the state at the moment of collection."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
 
 class UsageStore(Protocol):
-    """Where records are kept for good."""
+    """Durable storage of records."""
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
@@ -88,7 +88,7 @@ class UsageStore(Protocol):
 
 
 class DurableLog(Protocol):
-    """Where records are safe until the database has them."""
+    """Log that keeps records safe until the database has them."""
 
     def write(self, record: UsageRecord) -> int:
         """Write it down; gives a mark that rises with every record. Raises :class:`OSError`."""
@@ -99,11 +99,11 @@ class DurableLog(Protocol):
         ...
 
     def begin(self) -> None:
-        """What was left is in the database; begin anew."""
+        """Discard the records that the database has, and start afresh."""
         ...
 
     def left(self) -> Sequence[UsageRecord]:
-        """What an earlier run wrote and did not see applied."""
+        """Return the records that an earlier run wrote and did not see applied."""
         ...
 
     def set_aside(self, record: UsageRecord) -> None:
@@ -163,12 +163,12 @@ class Ledger:
 
     @property
     def full(self) -> bool:
-        """Whether no further record could be taken now: requests are refused with 503 then."""
+        """Return true if no further record fits: requests are refused with 503 then."""
         return len(self._waiting) >= self._max_waiting
 
     @property
     def away(self) -> bool:
-        """Whether the database, where records become safe, was away when it was last asked."""
+        """Return true if the database, which makes records safe, was away at the last attempt."""
         return self._away and self._write_ahead_log is None
 
     async def __aenter__(self) -> Ledger:

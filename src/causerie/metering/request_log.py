@@ -43,7 +43,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
 
 
 class LineSink(Protocol):
-    """Where lines go; telling one costs the request next to nothing.
+    """Destination of log lines; writing one costs the request next to nothing.
 
     The line is made when it is written: many together, and soon.
     """

@@ -42,7 +42,7 @@ _BUSY = TargetExclusion("", "has no room to spare for free requests now")
 def explanation(
     pipeline: Pipeline, door: PipelineDoor, caller: Caller, request: ChatRequest
 ) -> RoutingExplanation:
-    """What would become of the request now; never raises for what is wrong with it."""
+    """Explain the routing of a request now; never raises for errors in the request."""
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output

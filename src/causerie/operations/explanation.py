@@ -1,4 +1,4 @@
-"""What is told of a request that nobody has sent: who would get it, and why."""
+"""Routing explanation of a request that nobody has sent: its target, and the reasons."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class ExplainedRoute(Struct, frozen=True, kw_only=True):
 
 
 class RoutingExplanation(Struct, frozen=True, kw_only=True):
-    """What would become of a request now.
+    """Routing explanation of a request at this moment.
 
-    ``routes`` are the models in the order in which they would be asked, as far as that can
-    be said before somebody answers; ``goes_to`` is the target that would be asked first.
-    ``refusal`` is what the client would get where nobody is asked. ``tokens`` is what prompt
-    and output are estimated at, ``unknown`` fields that nobody here knows.
+    ``routes`` are the models in the order in which they would be asked, as far as it is known
+    before a target answers; ``goes_to`` is the target that would be asked first. ``refusal`` is the
+    error that the client would get if no target is asked. ``tokens`` is the estimate of prompt and
+    output, ``unknown`` lists fields that nothing here knows.
     """
 
     door: str

@@ -141,7 +141,7 @@ def _of_file(file: Path) -> str:
 
 
 def _of_command(command: tuple[str, ...]) -> str:
-    """What it prints; what it says on stderr is not shown, for it may hold the secret."""
+    """Return the output of the command; its stderr is not shown, for it may hold the secret."""
     try:
         ended = subprocess.run(
             command,

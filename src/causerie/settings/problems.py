@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where it stands, and what would be right.
+"""Errors of a configuration: their place, and the right form.
 
 Knows no particular setting.
 """

@@ -40,7 +40,7 @@ from causerie.settings.values import (
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """Where the service listens, and what it accepts."""
+    """Address that the service listens on, and its bounds on requests."""
 
     host: Annotated[
         Text, Meta(description="Address to listen on. Beyond this machine, `keys` must be set.")
@@ -169,7 +169,7 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
 
 
 class SamplingSettings(Struct, frozen=True, kw_only=True):
-    """How this model draws tokens where a request does not say."""
+    """Default sampling parameters of this model, for requests that do not set them."""
 
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="0 is greedy. Unset: 1.0.")
@@ -187,7 +187,7 @@ class SamplingSettings(Struct, frozen=True, kw_only=True):
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """What happens to requests while every slot of the model is busy."""
+    """Requests that wait while every slot of the model is busy."""
 
     max_waiting: Annotated[
         Natural, Meta(description="Most requests that wait; the next gets status 503 at once.")
@@ -296,7 +296,7 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
 
 
 class WeightsSettings(Struct, frozen=True, kw_only=True):
-    """Where weights come from, and where they are kept."""
+    """Source of weights, and the folder that keeps them."""
 
     cache: Annotated[
         Text | None,
@@ -330,7 +330,7 @@ class WeightsSettings(Struct, frozen=True, kw_only=True):
 
 
 class LoggingSettings(Struct, frozen=True, kw_only=True):
-    """What is written about requests: never their contents."""
+    """Log lines about requests: never their contents."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least weight of a line.")

@@ -1,4 +1,4 @@
-"""What must hold of vLLM's options: those of starting one, and those of one that others run."""
+"""Rules for vLLM's options: for one that is started, and for one that others run."""
 
 from __future__ import annotations
 

@@ -123,9 +123,9 @@ class Database:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What drivers raise where the database is not there, as our own failure, without its words.
+    """Map errors of drivers without a usable database to our own, without their text.
 
-    Such words name hosts, users and statements. A cancelled caller stays cancelled.
+    Their text names hosts, users and statements. A cancelled caller stays cancelled.
     """
     try:
         yield

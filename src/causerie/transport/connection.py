@@ -21,7 +21,7 @@ _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger 
 
 
 class ConnectionPool(Protocol):
-    """Whoever keeps the connections."""
+    """Owner of the connections."""
 
     def idle(self, connection: ClientConnection) -> None:
         """The connection can take another request."""
@@ -53,7 +53,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether no request can be sent on it."""
+        """Return true if no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
 
     async def unsent(self) -> bool:
@@ -206,6 +206,6 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _framed(response: HttpResponse) -> bool:
-    """Whether the end of the body does not need the end of the connection."""
+    """Return true if the end of the body does not depend on the end of the connection."""
     headers = response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()

@@ -70,10 +70,10 @@ class HttpResponse(Struct, eq=False):
         return value.partition(b"\r\n")[0].partition(b";")[0].strip()
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
-        """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
+        """Return all bytes that have arrived; ``b""`` at the end. To be awaited at once.
 
-        Raises :class:`TransportFailed`, also where nothing has come when it is ``late`` (on the
-        clock of ``due``). Cancelled while it is waited for, it may be lost.
+        Raises :class:`TransportFailed`, also if nothing has come when it is ``late`` (on the clock
+        of ``due``). If cancelled while waiting, the bytes may be lost.
         """
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
@@ -138,7 +138,7 @@ class HttpResponse(Struct, eq=False):
     # What the connection calls.
 
     def is_late(self, now: float) -> bool:
-        """Whether it, or the piece that is waited for, should have been there."""
+        """Return true if the response, or the awaited piece, is overdue."""
         return now >= self.due or (now >= self._late and not self._waiting.done())
 
     def feed(self, piece: bytes) -> None:
