@@ -25,16 +25,15 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Where letters go, and as whom.
-
-    ``tls``: ``starttls`` upgrades a plain connection and refuses to go on without,
-    ``implicit`` begins with TLS, ``off`` is for servers on the same machine.
-    """
+    """Server and sender of letters."""
 
     host: str
     port: int
     sender: str
     tls: Literal["starttls", "implicit", "off"] = "starttls"
+    """``starttls`` upgrades a plain connection and refuses to go on without, ``implicit`` begins
+    with TLS, ``off`` is for servers on the same machine.
+    """
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None

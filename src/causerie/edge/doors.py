@@ -50,7 +50,7 @@ class MountedDoor:
 
     @property
     def open(self) -> bool:
-        """Whether everybody may enter."""
+        """Return true if no key is needed."""
         return self.keys is None and not self.accounts
 
 
@@ -132,7 +132,7 @@ class DoorTable:
         raise NotFound(f"There is no door {name}.")
 
     def has_host(self, host: str | None) -> bool:
-        """Whether the name in a host header belongs to a door.
+        """Return true if the name in a host header belongs to a door.
 
         Raises :class:`InvalidRequest` for a host header that names no host.
         """
@@ -145,7 +145,7 @@ class DoorTable:
             raise NotFound(f"No door has the host name {name}.")
 
     def _trusted(self, name: str) -> bool:
-        """Whether a page from elsewhere cannot have made a browser send this host name.
+        """Return true if no page from elsewhere can have made a browser send this host name.
 
         Such a page can let a public name of its own point at this machine; it
         cannot do so with an address or a name without dots.
@@ -175,7 +175,7 @@ def _is_address(name: str) -> bool:
 
 
 def _below(prefix: str, path: str) -> str | None:
-    """What follows the prefix, beginning with a slash; ``None`` where it is not the prefix."""
+    """Return the path behind the prefix, with a leading slash; ``None`` without that prefix."""
     rest = path.removeprefix(prefix)
     if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
         return None

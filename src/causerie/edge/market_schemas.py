@@ -1,4 +1,4 @@
-"""What a router's door takes and sends alongside what all doors do, as JSON Schema.
+"""Requests and responses that only a router's door has, as JSON Schema.
 
 The names are those that clients of the well-known aggregating router read.
 """

@@ -1,4 +1,4 @@
-"""What the edge asks of the rest of the service."""
+"""Interfaces of the service that the edge calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RequestPipeline(Protocol):
         ...
 
     def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
-        """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
+        """Authenticate the caller; raise ``Unauthenticated``. Called before the body is read."""
         ...
 
     async def answer(
@@ -50,7 +50,7 @@ class RequestPipeline(Protocol):
 
 
 class TargetStatusView(Protocol):
-    """How a target of routing stands; ``wait_seconds`` until it is asked again."""
+    """State of a target of routing; ``wait_seconds`` until it is asked again."""
 
     @property
     def name(self) -> str: ...
@@ -67,10 +67,10 @@ class TargetStatusView(Protocol):
 
 
 class ServingStatus(Protocol):
-    """Who answers, as health shows them: our engines, and all targets of routing.
+    """State of our engines and of all targets of routing, as health shows it.
 
-    ``shared`` says whether the server answers in which replicas count limits and
-    budgets; ``None``: each counts for itself.
+    ``shared`` is true if the server answers in which replicas count limits and budgets, and
+    ``None`` if each counts for itself.
     """
 
     def status(self) -> Sequence[EngineStatus]: ...

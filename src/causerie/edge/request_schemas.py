@@ -1,4 +1,4 @@
-"""What is taken, as JSON Schema: the same as ``protocol.parsing`` says.
+"""Accepted requests as JSON Schema: the same rules as those of ``protocol.parsing``.
 
 A test gives every place of a request every odd value and holds the answers to it.
 """
@@ -85,7 +85,7 @@ def _message_schemas() -> dict[str, Schema]:
 
 
 def _assistant_message() -> Schema:
-    """What it says may be missing where it called or thought."""
+    """Return the schema of an assistant message; content is optional with calls or reasoning."""
     message = taken(
         "role",
         role=text(enum=["assistant"]),

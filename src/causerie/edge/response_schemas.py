@@ -1,4 +1,4 @@
-"""What is sent, as JSON Schema: the same as ``protocol.completion`` says."""
+"""Responses as JSON Schema: the same as the types of ``protocol.completion``."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _chunk_schemas() -> dict[str, Schema]:
 
 
 def _chunk_data() -> Schema:
-    """What stands after ``data:``: a chunk, or the mark of the end."""
+    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
     chunk: Schema = {
         "type": "string",
         "contentMediaType": "application/json",

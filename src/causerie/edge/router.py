@@ -1,5 +1,4 @@
-"""What the router's door has in addition to completions: its catalog, in the form its clients
-know."""
+"""Paths of the router's door in addition to completions: its catalog, in its clients' form."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class CatalogPort(Protocol):
     """The catalog behind a door."""
 
     def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
-        """Who is calling; raises ``Unauthenticated``."""
+        """Authenticate the caller; raise ``Unauthenticated``."""
         ...
 
     def listed(self, door: MountedDoor, caller: Caller | None) -> Sequence[Shown]:
@@ -36,7 +35,7 @@ class CatalogPort(Protocol):
 
 
 class KeyStatements(Protocol):
-    """Who knows of keys and money."""
+    """Source of statements on keys and money."""
 
     async def key(self, caller: Caller) -> Mapping[str, Any]:
         """The caller's own."""

@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where and how to listen. Times are in seconds, sizes in bytes; port 0 takes a free one."""
+    """Options of the listener. Times are in seconds, sizes in bytes; port 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -38,7 +38,7 @@ class Listen:
 
     @property
     def bounds(self) -> ConnectionLimits:
-        """What one connection may cost."""
+        """Return the bounds on one connection."""
         return ConnectionLimits(
             head_seconds=self.head_seconds,
             idle_seconds=self.keep_alive_seconds,

@@ -1,4 +1,4 @@
-"""What a client says of the program that asks. Never who is asking: anybody may say anything."""
+"""A client's labels for the program that asks. Never an identity: anybody may send any label."""
 
 from __future__ import annotations
 

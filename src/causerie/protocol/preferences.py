@@ -1,4 +1,4 @@
-"""What a request at the router's door says of who may answer it, and in which order."""
+"""Preferences of a request at the router's door: providers, and their order."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     @property
     def enclosed(self) -> bool:
-        """Whether the address holds the image."""
+        """Return true if the address holds the image."""
         return self.url.startswith("data:")
 
 
@@ -76,14 +76,13 @@ class Tool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """Which calls may or must come.
-
-    ``allowed`` is ``None`` for all tools, else the names the model may choose
-    from (a named function is ``required`` with one allowed name).
-    """
+    """Constraint on the calls of a reply."""
 
     mode: Literal["none", "auto", "required"] = "auto"
     allowed: tuple[str, ...] | None = None
+    """``None`` for all tools, else the names that the model may choose from (a named function is
+    ``required`` with one allowed name).
+    """
 
 
 class JsonObject(Struct, frozen=True):
@@ -148,7 +147,7 @@ class SamplingParams(Struct, frozen=True, gc=False):
 
 
 class Unread(Struct, frozen=True, gc=False):
-    """What was sent, as a structure; a mapping only to who asks for it."""
+    """A request as it was sent, as a structure; converted to a mapping only on demand."""
 
     fields: Struct
 
@@ -173,7 +172,7 @@ class Unlisted(Struct, frozen=True, gc=False):
 
     @property
     def changes(self) -> Sequence[str]:
-        """What to tell of them, in characters that a header may have, and of bounded length."""
+        """Return the report of them, in characters that a header may have, of bounded length."""
         told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
@@ -217,7 +216,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     @property
     def document(self) -> Mapping[str, object]:
-        """What was sent of known fields; keep it, to ask again may be to read it again."""
+        """Return the known fields as sent; keep the result: a second call may decode again."""
         return self.sent.document() if isinstance(self.sent, Unread) else self.sent
 
     @property

@@ -1,4 +1,4 @@
-"""How a target stands now, by what was seen of it: for whoever chooses among targets."""
+"""State of a target as observed, for the choice among targets."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ QUARTER_SECONDS = 900
 
 
 class TimeBucket(Struct, frozen=True):
-    """What was seen of a target in a quarter of an hour that began at ``start`` (Unix seconds).
-
-    ``first_token`` is the median in seconds, ``speed`` that of tokens of output a second.
-    """
+    """Observations of a target in a quarter of an hour."""
 
     start: int
+    """Unix seconds."""
     answered: int
     failed: int
     first_token: float | None
+    """Median, in seconds."""
     speed: float | None
+    """Median of output tokens per second."""
 
 
 UNKNOWN = TargetStats()

@@ -104,7 +104,7 @@ class AnswerStart(Struct, eq=False):
             self.finish = finish
 
     def end(self, events: list[Event]) -> None:
-        """What was held back, and why the choice ended."""
+        """End the choice: emit the text that was held back, and the finish reason."""
         if self._held:
             self._text(self._held, events)
         if self._separator is not None:

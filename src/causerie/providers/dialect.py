@@ -1,9 +1,8 @@
-"""What a provider that others run does differently, as data.
+"""Differences of a provider's API, as data.
 
-A :class:`Dialect` says which parameters a kind of server knows and under which
-names, how thinking is switched there, how forced calls and shaped answers are
-asked for, and how a reply is continued. It knows nothing of connections, and
-nothing of one server's models.
+A :class:`Dialect` lists the parameters that a kind of server knows and their names, and how it
+switches thinking, forces calls, takes response formats and continues a reply. It knows nothing of
+connections, and nothing of one server's models.
 """
 
 from __future__ import annotations
@@ -36,61 +35,59 @@ _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
-    """How thinking is switched.
-
-    ``switch`` is the way: ``template`` (``chat_template_kwargs.enable_thinking``),
-    ``effort`` (one of the words of ``reasoning_effort`` means off), ``typed``
-    (``thinking: {"type": ...}``), ``object`` (``reasoning: {...}``), or
-    ``as_sent`` where the server is not known. ``efforts`` maps our words to
-    those known there; ``effort_in_template`` puts the word among the template's
-    arguments. ``budget`` names the field that takes a number of tokens.
-    """
+    """Control of thinking."""
 
     switch: Switch
+    """``template`` (``chat_template_kwargs.enable_thinking``), ``effort`` (one of the words of
+    ``reasoning_effort`` means off), ``typed`` (``thinking: {"type": ...}``), ``object``
+    (``reasoning: {...}``), or ``as_sent`` if the server is not known.
+    """
     efforts: Mapping[str, str] = field(default_factory=dict)
+    """Maps our words to those that the server knows."""
     effort_in_template: bool = False
+    """The word is one of the template's arguments."""
     budget: str | None = None
+    """The field that takes a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryStyle:
-    """How earlier messages are written.
-
-    ``reasoning`` are the fields under which earlier reasoning is sent (none:
-    it is left out), ``parts`` writes it as parts of the content instead.
-    ``details``: blocks of reasoning that it made itself are sent back as they were;
-    ``extras``: so is the ``extra_content`` alongside a call.
-    ``placeholder`` stands in for reasoning that a message with calls lacks,
-    where the server refuses such a message while thinking.
-    ``nine_character_ids`` is a rule for ids of calls; ``developer`` and
-    ``names`` say whether that role and the field ``name`` are known.
-    """
+    """Format of earlier messages."""
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
+    """Fields of earlier reasoning (none: it is left out)."""
     parts: bool = False
+    """Write reasoning as parts of the content instead."""
     details: bool = False
+    """Send blocks of reasoning that the server made back to it unchanged."""
     extras: bool = False
+    """Send the ``extra_content`` alongside a call back unchanged."""
     placeholder: str = ""
+    """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
+    while thinking.
+    """
     nine_character_ids: bool = False
+    """Ids of calls have nine characters."""
     developer: bool = False
+    """The role is known."""
     names: bool = True
+    """The field ``name`` is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continuing:
-    """How a reply is continued after what there is of it.
-
-    ``way``: ``flag`` (``continue_final_message``), ``prefix`` (``prefix: true``
-    on the last message), ``as_sent`` (the flag, where the client sends it; it
-    is not known whether it does anything), or ``none``. ``after_reasoning``: also where reasoning
-    came before the text; ``in_reasoning``: also where only reasoning is there.
-    ``repeats``: the reply may begin with what it was given.
-    """
+    """Continuation of a partial reply."""
 
     way: Literal["none", "as_sent", "flag", "prefix"] = "none"
+    """``flag`` (``continue_final_message``), ``prefix`` (``prefix: true`` on the last message),
+    ``as_sent`` (the flag, if the client sends it; its effect is unknown), or ``none``.
+    """
     after_reasoning: bool = False
+    """Also if reasoning came before the text."""
     in_reasoning: bool = False
+    """Also if there is only reasoning."""
     repeats: bool = False
+    """The reply may begin with the text that it was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class RequestDraft:
         self.changes: list[str] = []
 
     def given(self, name: str) -> bool:
-        """Whether the client sent it; ``null`` is not sending it."""
+        """Return true if the client sent it; ``null`` is not sending it."""
         return self.document.get(name) is not None
 
     def dropped(self, name: str) -> None:

@@ -99,5 +99,5 @@ def read_fast_path(body: bytes, separators: Separators | None) -> Read | None:
 
 
 def _has_more(told: FastUsage) -> bool:
-    """Whether the total counts more than prompt and completion."""
+    """Return true if the total counts more than prompt and completion."""
     return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens

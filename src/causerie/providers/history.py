@@ -57,7 +57,7 @@ def _check_images(draft: RequestDraft) -> None:
 
 
 def _usual(message: Entry) -> bool:
-    """Whether every server reads it as it is."""
+    """Return true if every server reads the message as it is."""
     role = message.get("role")
     if role == "assistant":
         return (

@@ -247,7 +247,7 @@ def _note_unheeded(draft: RequestDraft) -> None:
 
 
 def _note_rest(draft: RequestDraft) -> None:
-    """Whatever else is not as it was sent, because another field says the same."""
+    """Report the remaining fields that were changed because another field has the same meaning."""
     fields, document = draft.fields, draft.document
     told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
     for name, value in document.items():

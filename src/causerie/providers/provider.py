@@ -132,7 +132,7 @@ class Provider:
 
     @property
     def spares(self) -> bool:
-        """Whether a quarter of the places is free, at least one."""
+        """Return true if a quarter of the slots, and at least one, is free."""
         most, taken = self._max_concurrent, self.in_flight
         return most is None or (taken < most and (most - taken) * 4 >= most)
 
@@ -165,9 +165,10 @@ class Provider:
             return _ids(await response.read(_MAX_LIST_BYTES))
 
     async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
-        """Whether it answers; raises :class:`ServiceError` where it does not, or not to us.
+        """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
+        us.
 
-        What it answers does not matter: not every server has that path.
+        The content of the answer does not matter: not every server has that path.
         """
         async with self._get(path, seconds) as response:
             if response.status >= 500 or response.status in (401, 403, 429):

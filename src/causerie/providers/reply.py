@@ -76,7 +76,7 @@ class ProviderReply:
 
     @property
     def fingerprint(self) -> str:
-        """What the server calls its engine and weights, else the dialect's name."""
+        """Return the server's name for its engine and weights, else the dialect's name."""
         named = None
         if self._fast_path is not None:
             named = self._fast_path[1]
@@ -217,7 +217,7 @@ class ProviderReply:
 
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
-    """Whether the body is a stream of events, by what was asked for where the type is odd."""
+    """Return true for a stream of events; an odd media type is judged by what was requested."""
     kind = response.media_type
     if kind == b"text/event-stream":
         return True

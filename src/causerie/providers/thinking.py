@@ -227,7 +227,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    """Where there is no template to give them to, only what means thinking can be said."""
+    """Reject template arguments other than thinking: there is no template to read them."""
     kwargs = draft.document.get(_KWARGS)
     if not isinstance(kwargs, Mapping):
         return
@@ -250,7 +250,7 @@ def _switched_by(draft: RequestDraft) -> str:
 
 
 def _by_name(draft: RequestDraft) -> bool:
-    """Whether thinking was turned on by the name of the model alone (``:thinking``)."""
+    """Return true if only the name of the model (``:thinking``) turned thinking on."""
     sent = draft.document.get(_KWARGS)
     kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
     said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)

@@ -99,7 +99,7 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
 
 
 def _asks(fields: ObjectReader, name: str) -> bool:
-    """Whether it asks for anything. What some clients always say, ``logprobs: false``, does not."""
+    """Return true if the field asks for anything; some clients always send ``logprobs: false``."""
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
@@ -155,7 +155,7 @@ def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
 def _generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
-    """Whether a new answer begins; a continued message must be there to be continued."""
+    """Return true if a new answer begins; a continued message must be there to be continued."""
     wanted = fields.boolean("add_generation_prompt")
     if not continues:
         return True if wanted is None else wanted
