@@ -40,7 +40,7 @@ def text_of(value: object) -> str:
 
 
 def are_plain(blocks: Iterable[Block]) -> bool:
-    """Return true if the blocks hold nothing but text, so that passing on the text loses nothing."""
+    """Return true if the blocks hold nothing but text, so that their text is enough."""
     return all(_is_plain(block) for block in blocks)
 
 
