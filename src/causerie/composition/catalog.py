@@ -1,4 +1,4 @@
-"""What is offered under which name: models of our own, and aliases, with what each can do."""
+"""Models by name: models of our own, and aliases, with the capabilities of each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsRead
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
-    """What a provider's model supports, as far as it is known; ``None``: nothing is known."""
+    """Return the known parameters of a provider's model; ``None``: nothing is known."""
     if probed is None or probed.supported_parameters is None:
         return None
     known = frozenset(probed.supported_parameters)
@@ -111,7 +111,7 @@ def _own_parameters(model: OwnSettings) -> frozenset[str]:
 
 
 def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], ModelProfile]:
-    """What is known of the model now; more once it has been loaded."""
+    """Return a reader of the model's current profile; more is known once it has been loaded."""
 
     def profile() -> ModelProfile:
         facts = own.engine.known

@@ -1,4 +1,4 @@
-"""Where the settings in force come from, for who changes and reads them anew."""
+"""Source of the settings in force, for components that change and reload them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Reloaded(Protocol):
-    """What became of a reload: nothing has changed where there are problems."""
+    """Outcome of a reload: nothing has changed if there are problems."""
 
     @property
     def problems(self) -> Sequence[str]: ...

@@ -24,7 +24,7 @@ class DoorCatalogParts(Protocol):
 
 
 class DoorCatalog:
-    """What is behind one door; ``prefix`` is the path of its base URL."""
+    """Models behind one door; ``prefix`` is the path of its base URL."""
 
     def __init__(self, prefix: str, models: frozenset[str], parts: DoorCatalogParts) -> None:
         self.prefix = prefix

@@ -57,7 +57,7 @@ class StartedEngines(Protocol):
 
 
 class StartWatcher(Protocol):
-    """Who is told how the start goes, and the stop."""
+    """Observer of the start and the stop."""
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Called again and again while models load."""
@@ -126,9 +126,10 @@ async def run(
 
 
 def _spare_the_collector() -> None:
-    """What was made for the start stays, so the garbage collector need not look at it again.
+    """Exempt the objects made for the start from garbage collection, since they stay.
 
-    Requests make few cycles: looking for them more rarely saves a tenth of a request's time.
+    Requests make few reference cycles: searching for them more rarely saves a tenth of a request's
+    time.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What is different where requests are traced; nothing, and no cost, where they are not."""
+"""Replacements of parts if requests are traced; nothing, and no cost, otherwise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Who makes the records, who is asked, and what headers tell providers of the trace."""
+    """Meter, targets and headers for providers, with or without tracing."""
 
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
     targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are

@@ -153,7 +153,7 @@ class ConsoleApplication:
         await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
-        """Who has signed in sees the frame also around a page that there is not."""
+        """Find the user of the session, so that error pages have the user's frame too."""
         try:
             context.user, context.session = await self._services.accounts.sign_in.whose(
                 context.token
@@ -174,7 +174,7 @@ class ConsoleApplication:
 
 
 def _page_of(context: RequestContext) -> str:
-    """Where somebody is: scripts fetch parts of a page that stands at an address of its own."""
+    """Return the address of the open page, also for scripts that fetch parts of it."""
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")

@@ -20,7 +20,7 @@ _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 class ModelStatus(Protocol):
-    """Who answers for models, and how they stand."""
+    """Source of models, their targets, and the targets' state."""
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         """The catalog, as ``GET /models`` gives its entries, with names for people."""
@@ -41,7 +41,7 @@ class ModelStatus(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatusBadge:
-    """How one target stands: in a word, with a ``tone`` (good, warn, bad or none), and more."""
+    """State of one target: a word, with a ``tone`` (good, warn, bad or none), and details."""
 
     target: str
     word: str
@@ -77,7 +77,7 @@ class ModelRow:
 
     @property
     def abilities(self) -> Sequence[str]:
-        """What it can do, in a few words."""
+        """Return its capabilities, in a few words."""
         words = {
             "tools": "tools",
             "response_format": "structured output",
@@ -116,12 +116,12 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
 
 
 def anchor(model: str) -> str:
-    """What elements of a page are called that are about a model."""
+    """Return the id of a page's elements about a model."""
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
 def target_badges(service_view: ModelStatus) -> Mapping[str, Sequence[StatusBadge]]:
-    """How the targets of every model stand, by its id."""
+    """Return the state of each model's targets, by its id."""
     engines = {each.model: _engine(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
     made: dict[str, Sequence[StatusBadge]] = {}

@@ -37,9 +37,10 @@ _GZIP_LEVEL = 5
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """What all requests share; ``open_to_all`` lets people ask for accounts without an invitation.
+    """Services that all requests share.
 
-    ``outbox`` takes letters to them, where there is mail.
+    ``open_to_all`` lets people ask for accounts without an invitation. ``outbox`` takes letters to
+    them, if there is mail.
     """
 
     accounts: Accounts
@@ -82,14 +83,14 @@ class RequestContext:
 
     @property
     def me(self) -> User:
-        """Who has signed in; raises :class:`Unauthenticated`."""
+        """Return the signed-in user; raise :class:`Unauthenticated`."""
         if self.user is None:
             raise Unauthenticated("Sign in first.", code="session_ended")
         return self.user
 
     @property
     def actor(self) -> Actor:
-        """Who has signed in, as somebody who does something."""
+        """Return the signed-in user as an actor."""
         return actor_of(self.me)
 
     @property
@@ -99,7 +100,7 @@ class RequestContext:
 
     @property
     def client(self) -> SessionClient:
-        """Where the visitor comes from."""
+        """Return the visitor's address and program."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 
@@ -110,7 +111,7 @@ class RequestContext:
 
     @property
     def by_script(self) -> bool:
-        """Whether a script fetches this for a part of the page that is open."""
+        """Return true if a script fetches this for a part of the page that is open."""
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def project(self) -> ProjectOverview:
@@ -120,7 +121,7 @@ class RequestContext:
         return self.view
 
     async def may(self, action: Action) -> bool:
-        """Whether one may do something with all of the project, or of the service."""
+        """Return true if the user may do something with all of the project, or of the service."""
         rights: _Rights = (await self._frame())["may"]
         return rights(action)
 
@@ -232,7 +233,7 @@ class RequestContext:
         return self.services.templates.get_template(template).render(context)
 
     async def _frame(self) -> dict[str, Any]:
-        """What every page shows around its own."""
+        """Return the values that every page's frame shows."""
         found = await self.accounts.projects.of(self.user) if self.user is not None else ()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
@@ -280,7 +281,7 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """What templates may offer: ``may('keys.edit', key.person)``."""
+    """Rights of the user for templates: ``may('keys.edit', key.person)``."""
 
     parts: frozenset[RoleColumn]
     user_id: str

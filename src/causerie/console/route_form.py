@@ -47,7 +47,7 @@ SORTS = (("", "not said"), ("price", "price"), ("throughput", "throughput"), ("l
 
 @dataclass(frozen=True, slots=True)
 class RouteForm:
-    """What was typed. ``written``: the body was pasted, and the picks count for nothing."""
+    """Typed values. ``written``: the body was pasted, and the picks count for nothing."""
 
     door: str = ""
     model: str = ""

@@ -103,7 +103,7 @@ def _no_moment(param: str) -> InvalidRequest:
 
 
 def _translated(message: str) -> InvalidRequest:
-    """What msgspec found wrong, in the words that the rest of the service uses."""
+    """Return msgspec's error in the wording of the rest of the service."""
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

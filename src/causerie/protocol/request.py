@@ -133,7 +133,7 @@ class Thinking(Struct, frozen=True, gc=False):
 
 
 class SamplingParams(Struct, frozen=True, gc=False):
-    """How tokens are drawn, by the names of the wire; ``None`` is the model's default."""
+    """Sampling parameters, by the names of the wire; ``None`` is the model's default."""
 
     temperature: float | None = None
     top_p: float | None = None

@@ -1,4 +1,4 @@
-"""What of a reply has been passed on, so that another target can go on after it."""
+"""The part of a reply that was passed on, so that another target can continue it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Passed(Struct):
 
     @property
     def finished(self) -> int:
-        """How many choices have ended."""
+        """Return the number of choices that have ended."""
         return self.put_together().finished
 
     @property
     def finish(self) -> FinishReason | None:
-        """How the choice ended that ended last."""
+        """Return the finish reason of the choice that ended last."""
         for batch in reversed(self.batches):
             for event in reversed(batch):
                 if type(event) is Finished:
@@ -46,7 +46,7 @@ class Passed(Struct):
 
     @property
     def is_unsaid(self) -> bool:
-        """Whether nothing of it is answer: neither text nor calls nor an end."""
+        """Return true if none of it is answer: neither text nor calls nor an end."""
         together = self.put_together()
         return not (any(together.text) or together.calls or together.finished)
 

@@ -1,7 +1,6 @@
-"""How fast a target has answered lately, and how often it has not, from the requests it got.
+"""Statistics of a target's requests: latency, speed and uptime.
 
-Percentiles are of up to half an hour, shares of answered requests are by the
-minute, for a day.
+Percentiles are of up to half an hour, shares of answered requests are by the minute, for a day.
 """
 
 from __future__ import annotations

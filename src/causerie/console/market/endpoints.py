@@ -50,7 +50,7 @@ def endpoints(one: ListedModel) -> Sequence[EndpointRow]:
 
 
 def names_of(one: ListedModel) -> Mapping[str, str]:
-    """What endpoints are called, by target: the provider, and its model where it has several."""
+    """Return the endpoints' labels, by target: the provider, and its model if it has several."""
     providers = [endpoint.provider for endpoint in one.endpoints]
     return {
         endpoint.name: endpoint.name

@@ -1,4 +1,4 @@
-"""What the public catalog asks of its entries, their endpoints and their prices."""
+"""Interface of the public catalog's entries, their endpoints and their prices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TariffView(Protocol):
 
 
 class ProfileView(Protocol):
-    """What is known of an endpoint's model."""
+    """Known facts of an endpoint's model."""
 
     @property
     def context_length(self) -> int | None: ...
@@ -63,7 +63,7 @@ class ListedEndpoint(Protocol):
     def probed(self) -> date | None: ...
     @property
     def measured(self) -> bool:
-        """Whether anything is known of its parameters."""
+        """Return true if its supported parameters are known."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which entries of the public catalog an address asks for, and in which order.
+"""Filters and order of the public catalog's page, as in its address.
 
 Knows the fields of the page's form; those of ``GET /models`` are other ones.
 """
@@ -82,7 +82,7 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        """Whether it leaves anything out."""
+        """Return true if it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
     def of(self, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
@@ -116,7 +116,7 @@ class CatalogQuery:
         )
 
     def _fields(self) -> list[tuple[str, str]]:
-        """What is not as usual."""
+        """Return the fields that differ from their defaults."""
         said = [
             ("q", self.text),
             ("cost", self.cost),
@@ -133,18 +133,18 @@ class CatalogQuery:
 
 
 def takes(one: ListedModel) -> frozenset[str]:
-    """What may be in a prompt."""
+    """Return the input modalities."""
     images = any(endpoint.profile.images for endpoint in one.endpoints)
     return frozenset({"text", "image"}) if images else frozenset({"text"})
 
 
 def gives(_: ListedModel) -> frozenset[str]:
-    """What comes out: this service speaks text."""
+    """Return the output modalities: always text."""
     return frozenset({"text"})
 
 
 def _says(one: ListedModel, words: Sequence[str]) -> bool:
-    """Whether all words are in its id (with the author), its name or its description."""
+    """Return true if all words are in its id (with the author), its name or its description."""
     if not words:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()

@@ -23,7 +23,7 @@ _KEY = "YOUR_API_KEY"
 
 
 class MarketPages:
-    """What is offered at the router's door. Nobody needs to have signed in."""
+    """Pages of the router's catalog, public without a sign-in."""
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view
@@ -112,5 +112,5 @@ def _variants(one: ListedModel, market: CatalogView) -> Sequence[ListedModel]:
 
 
 def _asked(one: ListedModel) -> str:
-    """What a request names."""
+    """Return the name that a request uses."""
     return f"{one.id}:{one.twist}" if one.twist else one.id

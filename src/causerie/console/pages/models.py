@@ -9,7 +9,7 @@ from causerie.console.request_context import RequestContext
 
 
 class ModelsPages:
-    """What is served here."""
+    """Pages of the models that are served here."""
 
     def __init__(self, service_view: ModelStatus) -> None:
         self._service_view = service_view
