@@ -187,7 +187,7 @@ async def cost_of_streaming(found: Bench, requests: int = 1500) -> None:
 
         async def client(model: str = model, numbers: object = numbers) -> None:
             where = f"{found.service.root}/hosted/v1/chat/completions"
-            for number in numbers:  # type: ignore[attr-defined]
+            for number in numbers:  # type: ignore[attr-defined]  # an iterator
                 text = f"{model}{number}x/20 Hi"
                 body = {"model": model, "messages": [{"role": "user", "content": text}]}
                 async with found.session.post(where, json=body, headers=found.headers) as response:

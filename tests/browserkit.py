@@ -42,7 +42,7 @@ async def window(**context: object) -> AsyncIterator[Page]:
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         try:
-            made = await browser.new_context(**context)  # type: ignore[arg-type]
+            made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
             page = await made.new_page()
             page.on("pageerror", lambda failure: complaints.append(str(failure)))
             page.on(

@@ -130,7 +130,7 @@ async def market(
     async with AsyncExitStack() as held:
         parts = ChatParts(Compiler(workers=1), Renderers())
         held.push_async_callback(parts.stop)
-        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]
+        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]  # a stand-in
         held.push_async_callback(service.close)
         loaded, credentials = read()
         service.replace(service.prepare(loaded.settings, credentials))

@@ -69,7 +69,7 @@ def _answer(body: bytes) -> bytes:
     asked = json.loads(body)
     limits = RenderLimits(**asked.get("limits", {}))
     budget = RenderBudget(limits)
-    rendering.RenderBudget = lambda _: budget  # type: ignore[misc,assignment]
+    rendering.RenderBudget = lambda _: budget  # type: ignore[misc,assignment]  # replaced
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))  # which ends the process
     try:

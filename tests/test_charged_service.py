@@ -199,7 +199,7 @@ async def test_a_request_whose_engine_dies_is_told_when_to_come_again(
         assert record.status == 503
         assert not record.cost
         async with asyncio.timeout(60):
-            while (await there.send(headers, "real", "Hi", max_tokens=1))[0] != 200:  # noqa: ASYNC110
+            while (await there.send(headers, "real", "Hi", max_tokens=1))[0] != 200:  # noqa: ASYNC110 - no event comes
                 await asyncio.sleep(0.1)  # another process starts it again
 
 

@@ -80,7 +80,7 @@ def adapter(width: int, blocks: int, scale: float) -> dict[str, Matrix]:
 
 @asynccontextmanager
 async def engine(gguf: Path, **options: object) -> AsyncIterator[LlamaCppEngine]:
-    chosen = LlamaCppOptions(  # type: ignore[arg-type]
+    chosen = LlamaCppOptions(  # type: ignore[arg-type]  # fields by name
         context=256, parallel=1, threads=THREADS, **options
     )
     made = LlamaCppEngine("small", gguf, chosen)

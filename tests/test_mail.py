@@ -29,7 +29,7 @@ def trusted(certificates: Certificates) -> ssl.SSLContext:
 @asynccontextmanager
 async def outbox(box: Mailbox, **server: object) -> AsyncIterator[Outbox]:
     options = {"host": "127.0.0.1", "port": box.port, "sender": "causerie@example.org"}
-    made = Outbox(MailServer(**{**options, "tls": "off", **server}), retry_seconds=0.01)  # type: ignore[arg-type]
+    made = Outbox(MailServer(**{**options, "tls": "off", **server}), retry_seconds=0.01)  # type: ignore[arg-type]  # fields by name
     async with owned(made.deliver()):
         yield made
 

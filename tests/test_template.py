@@ -26,7 +26,7 @@ def _template(source: str, **limits: float) -> ChatTemplate:
         source,
         bos_token="<s>",
         eos_token="</s>",
-        limits=RenderLimits(**limits) if limits else None,  # type: ignore[arg-type]
+        limits=RenderLimits(**limits) if limits else None,  # type: ignore[arg-type]  # fields by name
     )
 
 

@@ -61,7 +61,7 @@ def _refuse(message: str) -> None:
 
 
 class _Generation(jinja2.ext.Extension):
-    tags = {"generation"}  # noqa: RUF012 the base class declares it without ClassVar
+    tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno

@@ -38,7 +38,7 @@ class TemplateRefused(TemplateError):
 class _Generation(Extension):
     """``{% generation %}``: marks what the model writes, for training; here its body only."""
 
-    tags = {"generation"}  # noqa: RUF012 the base class declares it without ClassVar
+    tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
@@ -54,7 +54,7 @@ class _Counting(CodeGenerator):
     """
 
     def _literal(self, text: str) -> str:
-        return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]
+        return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]  # always ours
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         return self._literal("".join(map(str, group)))

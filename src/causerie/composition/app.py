@@ -254,8 +254,8 @@ class _Makers:
         )
 
     async def _vllm(self, model: ModelSettings) -> ManagedEngine:
-        # Here, because its tokenizer's library holds memory, which who has no such model needs not.
-        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415
+        # Imported here: its tokenizer's library takes memory, which other engines do not need.
+        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415 - see above
 
         weights = await self._weights(model)
         key = self._credentials.models.get(model.id)

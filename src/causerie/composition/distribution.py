@@ -40,8 +40,8 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
     if shared.url is None:
         yield Distribution(MemoryCounters())
         return
-    # Imported here: the client of the server is memory that only those need who share.
-    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415
+    # Imported here: the server's client takes memory, which a single replica does not need.
+    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)

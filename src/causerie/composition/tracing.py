@@ -43,8 +43,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
     if settings.address is None:
         yield UNTRACED
         return
-    # Imported here: memory and time at the start only for those who trace.
-    from causerie.tracing import collector, requests  # noqa: PLC0415
+    from causerie.tracing import collector, requests  # noqa: PLC0415 - memory, for tracing only
 
     to = collector.Collector(settings.address, settings.share)
     async with collector.tracer(to) as tracer:
@@ -63,7 +62,7 @@ class _Watched:
         self._made: dict[str, TracedTarget] = {}
 
     def __call__(self, targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
-        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415
+        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415 - memory, for tracing only
 
         facts = _facts(settings)
         made: dict[str, TracedTarget] = {}

@@ -108,7 +108,7 @@ class ValkeyConnection:
         pause = _FIRST_PAUSE
         try:
             while True:
-                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
                     await self._begin(connection)
                     pause = _FIRST_PAUSE
@@ -126,7 +126,7 @@ class ValkeyConnection:
         async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
-            await connection.connect()  # type: ignore[no-untyped-call]
+            await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
             for script in ALL:
                 await connection.send_command("SCRIPT LOAD", script.text)
                 await connection.read_response()

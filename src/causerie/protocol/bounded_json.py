@@ -45,7 +45,7 @@ class Bounds(Struct, frozen=True):
     exponents: int = 64
     """Numbers with an exponent of three digits or more; each may take 20 µs."""
     long: int = 5_000
-    """Exponents from 10 on, and stretches of 24 digits; each may take 3 µs."""
+    """Exponents from 10 on, and runs of 24 digits; each may take 3 µs."""
     digits: int = 400
     """Digits in a row; no double needs more."""
     bare: int = 2 * 1024 * 1024

@@ -1,9 +1,9 @@
 """A chat completion request, parsed: what the pipeline and every stage read.
 
 ``protocol.parsing`` makes it from the body and refuses what is wrong; from
-there on nothing looks at the raw dictionary again, except an upstream that
-gets it passed on. What is made for every request is never part of a circle, so
-nobody looks for one in it (``gc=False``).
+there on nothing reads the raw dictionary again, except a provider to which it is
+passed on. Objects made for every request are never part of a reference cycle, so
+the garbage collector skips them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     unlisted: Unlisted | None = None
     strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
-    # The fields of the body that are known, as they came, for upstreams, which get them passed on.
+    # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
 
     @property

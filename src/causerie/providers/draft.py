@@ -1,4 +1,4 @@
-"""A body for an upstream while it is written, and what was changed on the way."""
+"""Body of a request to a provider while it is written, with the changes made to it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A reply as it arrives, into events in the contract's order.
 
 Tolerant of what servers really send, and never losing text: an end of a choice
-is held back until the reply ends, because some servers say more after it. What
-is no reply at all is a failure of the upstream.
+is held back until the reply ends, because some servers say more after it. Anything
+that is no reply at all is a failure of the provider.
 """
 
 from __future__ import annotations

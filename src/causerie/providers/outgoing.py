@@ -1,4 +1,4 @@
-"""A request as an upstream gets it: the client's fields, changed only where it must be.
+"""Request to a provider: the client's fields, changed only where necessary.
 
 Three answers for what a server does not know, as everywhere: a hint is
 dropped, a parameter whose effect is relied on is refused, a field that neither
@@ -102,11 +102,11 @@ class Outgoing(Struct, frozen=True, gc=False):
 def outgoing(
     request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
 ) -> Outgoing:
-    """The body for an upstream that calls the model ``model``.
+    """Return the body for a provider that calls the model ``model``.
 
     With ``partial`` the reply is to go on after it. Raises
-    :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
-    cannot do.
+    :class:`InvalidRequest` (``unsupported_parameter``) for parameters that the
+    provider does not support.
     """
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params

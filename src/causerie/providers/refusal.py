@@ -1,4 +1,4 @@
-"""A refusal of an upstream, as an error of ours.
+"""Refusal of a provider, mapped to an error of ours.
 
 The status says whose fault it is. Of the request: our client gets it as 400,
 with what the server says about the request, made safe. Of our configuration

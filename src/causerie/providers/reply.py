@@ -1,4 +1,4 @@
-"""A reply of an upstream under way: asked for, started, left.
+"""Running reply of a provider: requested, started, left.
 
 Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
 the connection is free again or closed at once, which ends the work on the other side. The

@@ -2,7 +2,7 @@
 
 The request was parsed already: contradictions are refused, and what several
 fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
-reasoning or not is decided by the service itself, so an upstream is never
+reasoning or not is decided by the service itself, so a provider is never
 asked to hide it: a reply that breaks could not be continued without it.
 """
 
