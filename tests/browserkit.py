@@ -60,7 +60,7 @@ async def window(**context: object) -> AsyncIterator[Page]:
 
 
 async def findings(page: Page) -> list[str]:
-    """What axe finds that somebody cannot see, reach or understand on the page as it is."""
+    """Return axe's findings: parts of the page that somebody cannot see, reach or understand."""
     script = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     await page.evaluate(script)
     found = await page.evaluate("axe.run({resultTypes: ['violations']})")

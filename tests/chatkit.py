@@ -29,7 +29,7 @@ class Unchecked:
 
 @dataclass(slots=True)
 class Reply:
-    """What events come to."""
+    """A reply put together from events."""
 
     reasoning: str = ""
     text: str = ""

@@ -20,7 +20,7 @@ SMALL = {"turns": 20_000, "characters": 20_000, "made": 400_000}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a rendering ended: ``text``, ``refused`` or ``too much``, and its counts."""
+    """Outcome of a rendering: ``text``, ``refused`` or ``too much``, and its counts."""
 
     kind: str
     words: str

@@ -1,4 +1,4 @@
-"""Which targets can serve a request, and what a model says of itself."""
+"""Targets that can serve a request, and a model's entry."""
 
 from __future__ import annotations
 

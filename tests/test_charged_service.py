@@ -1,4 +1,4 @@
-"""What is charged by a whole service: a real engine of ours, and providers, with accounts."""
+"""Charges by a whole service: a real engine of ours, and providers, with accounts."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def gateway(
 
 @pytest.mark.parametrize("more", ["", "always_stream = false"])
 async def test_a_provider_streams_where_somebody_pays(tmp_path: Path, more: str) -> None:
-    """What was made is charged; where it may not be streamed, what it may become."""
+    """Generated tokens are charged; if streaming is not allowed, the possible ones are."""
     async with providing() as provider, gateway(tmp_path, provider, more=more) as there:
         key, headers = await there.key()
         asking = there.send(headers, "theirs", f"a/100 {LONG}", max_tokens=100)

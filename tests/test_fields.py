@@ -76,7 +76,7 @@ def configured(up: Upstream, dialect: str = "generic", more: str = "", doors: st
 
 
 def changes(headers: Any) -> list[str]:
-    """What an answer says was changed."""
+    """Return the changes that an answer reports."""
     text: str = headers.get("x-request-changes", "")
     return text.split(", ") if text else []
 

@@ -100,7 +100,7 @@ async def said(engine: LlamaCppEngine) -> list[int]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plain(gguf: Path) -> list[int]:
-    """What the model says by itself."""
+    """Return the model's output without an adapter."""
     async with engine(gguf) as alone:
         return await said(alone)
 

@@ -394,7 +394,7 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
 
 @pytest.fixture
 def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go; a Unix socket takes no long path."""
+    """Use a short folder for temporary files; a Unix socket takes no long path."""
     with tempfile.TemporaryDirectory(prefix="e") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield Path(folder)

@@ -294,7 +294,7 @@ def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_that_show_nothing_are_not_kept_without_end() -> None:
-    """Whoever asks for what nobody has, again and again, asks for another page each time."""
+    """Repeated queries without results ask for another page each time."""
     catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
     queries = [f"limit={number + 1}&q=author" for number in range(1000)]
     for query in queries:

@@ -60,7 +60,7 @@ class SignInAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Parameters of the callback address, besides the state."""
+    """Parameters of the callback address, except the state."""
 
     code: str = field(default="", repr=False)
     error: str = ""

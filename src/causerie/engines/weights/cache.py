@@ -140,7 +140,7 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """Return the record's facts besides the reference and its files."""
+        """Return the record's facts other than the reference and its files."""
         return {}
 
     def _read(self, record: Path) -> CachedWeights | None:
