@@ -11,10 +11,12 @@ _KEY = re.compile(r"ck_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{43}", re.ASCII)
 
 
 class Credential(Struct, frozen=True, gc=False):
-    """``digest`` is the SHA-256 of all of it; ``formed``: it has the form of a key of accounts."""
+    """A credential without its secret."""
 
     digest: bytes
+    """SHA-256 of all of it."""
     formed: bool = False
+    """It has the form of a key of accounts."""
 
     @staticmethod
     def of(text: str) -> Credential:

@@ -13,15 +13,17 @@ _MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing done. ``subject`` is an id; ``details`` say what changed, in words."""
+    """One entry of the audit log."""
 
     at: datetime
     actor: str
     actor_name: str
     action: str
     subject: str
+    """Id of the object."""
     project_id: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    """The changes, as text."""
     id: int = 0
 
 

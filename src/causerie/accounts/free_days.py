@@ -33,10 +33,11 @@ _REFRESH_SECONDS = 5.0
 
 
 class FreeOptions(Struct, frozen=True, kw_only=True):
-    """Requests a day; ``paid_requests`` for projects into which at least ``paid_from`` was put."""
+    """Free requests a day."""
 
     requests: int = 50
     paid_requests: int = 1000
+    """For projects into which at least ``paid_from`` was paid."""
     paid_from: Decimal = Decimal(10)
 
 

@@ -42,14 +42,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its secret.
-
-    ``None`` for doors and models: all that the project has; empty: none.
-    ``disabled_by`` is who has to enable it again, or somebody with more rights.
-    ``person`` is the user that it derives from, empty for a key of the project itself, and
-    ``person_status`` how that user stands now. ``withdrawn_at`` is when the person left the
-    project: coming back does not revive the key.
-    """
+    """A key without its secret."""
 
     id: str
     project_id: str
@@ -57,16 +50,22 @@ class ApiKey:
     name: str
     purpose: Purpose
     doors: frozenset[str] | None
+    """``None``: all that the project has; empty: none."""
     models: frozenset[str] | None
+    """``None``: all that the project has; empty: none."""
     created_at: datetime
     expires_at: datetime | None = None
     disabled_at: datetime | None = None
     disabled_by: str | None = None
+    """This actor, or one with more rights, has to enable it again."""
     deleted_at: datetime | None = None
     bounds: LimitsAndBudgets = UNBOUNDED
     person: str = ""
+    """User from whom it derives; empty for a key of the project itself."""
     withdrawn_at: datetime | None = None
+    """Time at which the person left the project: coming back does not revive the key."""
     person_status: PersonStatus | None = None
+    """Present status of the person."""
 
     @property
     def withdrawn(self) -> bool:

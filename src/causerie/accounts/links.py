@@ -29,27 +29,27 @@ class LinkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OneTimeLink:
-    """A link without its secret.
-
-    ``email`` binds an invitation to an address. ``project_id`` and ``role`` are
-    what it makes its bearer a member of; ``user_id`` whose password it resets.
-    ``person`` is the user that it derives from, empty for nobody: it works while that user
-    may create such a link.
-    """
+    """A link without its secret."""
 
     id: str
     kind: LinkKind
     digest: bytes = field(repr=False)
     email: str | None
+    """Binds an invitation to an address."""
     project_id: str | None
+    """Project that its bearer joins."""
     role: Role | None
+    """Role of its bearer in the project."""
     operator: bool
     user_id: str | None
+    """User whose password it resets."""
     created_by: str
     created_at: datetime
     expires_at: datetime
     used_at: datetime | None = None
     person: str = ""
+    """User from whom it derives, empty for nobody: it works while that user may create such a link.
+    """
 
 
 # Who creates the links of people that ask for an account themselves: a sign-up, whose link goes to

@@ -17,17 +17,14 @@ NOTHING = Decimal(0)
 
 
 class TokenPrice(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind, and for a request as such.
-
-    Tokens that came from the prompt cache cost ``cached``, or like the others
-    where that is unset; those of reasoning, which are part of the completion,
-    ``reasoning``, or like the others.
-    """
+    """Price of one token of each kind, and of a request as such."""
 
     prompt: Decimal = NOTHING
     completion: Decimal = NOTHING
     cached: Decimal | None = None
+    """Tokens from the prompt cache; unset: like others of the prompt."""
     reasoning: Decimal | None = None
+    """Tokens of reasoning, a part of the completion; unset: like others of the completion."""
     request: Decimal = NOTHING
 
     @property

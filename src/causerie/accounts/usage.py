@@ -121,14 +121,12 @@ class UsageSum:
 
 @dataclass(frozen=True, slots=True)
 class FirstTokens:
-    """Percentiles of the time to the first token, in seconds, of one interval and group.
-
-    ``start`` is ``None`` for :attr:`Step.ALL`; ``group`` is empty where all is
-    one, and ``None`` for times that were kept without their key and person.
-    """
+    """Percentiles of the time to the first token, in seconds, of one interval and group."""
 
     start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
     group: str | None
+    """Empty if there are no groups; ``None`` for times stored without their key and person."""
     times: Sequence[float]
 
 

@@ -51,34 +51,33 @@ _MOST = 1_000_000  # characters: what is written for each parameter may repeat a
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """Functions that may be called (name → closed schema), and how many calls there may be.
-
-    ``required`` demands at least one call; ``parallel`` allows several. ``text`` is
-    all their schemas as sent: equal texts mean equal schemas.
-    """
+    """Functions that may be called, and bounds on the number of calls."""
 
     tools: Mapping[str, Schema]
+    """Closed schemas by name."""
     required: bool
+    """At least one call has to come."""
     parallel: bool
+    """Several calls may come."""
     text: str = ""
+    """All schemas as sent: equal texts mean equal schemas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Options of how a grammar is written.
-
-    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
-    one. ``any_space`` admits any white space between the parts of JSON. A
-    constrained reply begins with the white space ``leading``. Texts without
-    alternatives are written in the model's usual tokens, which an engine may read
-    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
-    model instead.
-    """
+    """Options of how a grammar is written."""
 
     end_tokens: Sequence[int] = ()
+    """All tokens that end a text; an engine by itself knows only one."""
     any_space: bool = False
+    """Admit any white space between the parts of JSON."""
     as_spelled: bool = False
+    """Leave the tokens of fixed texts to the model. By default, texts without alternatives are
+    written in the model's usual tokens, which an engine may read as control tokens if they spell
+    one.
+    """
     leading: str = ""
+    """White space at the beginning of a constrained reply."""
 
 
 @dataclass(slots=True)

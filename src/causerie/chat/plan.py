@@ -34,26 +34,26 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema, Sampl
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan of one request: what to generate and how to read it.
-
-    ``grammar`` applies from the first token; ``answer_grammar`` applies after the
-    budget has ended the reasoning. ``limit``, ``budget`` and ``room`` (the rest of
-    the context after the prompt) are in tokens.
-    """
+    """Plan of one request: what to generate and how to read it."""
 
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
     limit: int
+    """Output limit, in tokens."""
     room: int
+    """Rest of the context after the prompt, in tokens."""
     budget: int
+    """Limit on reasoning, in tokens."""
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     grammar: str | None
+    """Applies from the first token."""
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
+    """Applies after the budget has ended the reasoning."""
     sampling: EngineSampling
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]

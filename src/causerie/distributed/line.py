@@ -37,16 +37,15 @@ class ConnectionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """``reply_seconds``: how long the server may take for what was sent together.
-
-    ``beat_seconds``: how often a silent line is tried. ``ca_file`` has certificates
-    that are trusted in addition to the system's.
-    """
+    """Options of the connection to the server."""
 
     reply_seconds: float = 0.25
+    """Longest time for the replies to commands that were sent together."""
     connect_seconds: float = 2.0
     beat_seconds: float = 3.0
+    """Interval at which a silent connection is tried."""
     ca_file: str | None = None
+    """Certificates that are trusted in addition to the system's."""
 
 
 @dataclass(frozen=True, slots=True)

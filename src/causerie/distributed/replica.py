@@ -35,15 +35,14 @@ Held = Mapping[str, Argument]  # by key
 
 @dataclass(frozen=True, slots=True)
 class DistributedOptions:
-    """``away``: count in memory while the server is away, or refuse whoever is limited.
-
-    ``life_seconds`` after a process was last heard of, what ran in it counts no
-    more. All keys begin with ``prefix``.
-    """
+    """Options of a replica."""
 
     away: Literal["memory", "refuse"] = "memory"
+    """While the server is away, count in memory, or refuse callers with limits."""
     life_seconds: float = 15.0
+    """After this time without a sign of a process, its running requests count no more."""
     prefix: str = "causerie"
+    """Beginning of all keys."""
     line: ConnectionOptions = field(default_factory=ConnectionOptions)
 
 

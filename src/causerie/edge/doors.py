@@ -26,27 +26,25 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A way in.
-
-    ``prefix`` is the path of its base URL on every host, ``hosts`` are host
-    names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in, unless
-    it is a door for keys of ``accounts``;
-    ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
-    ``reasoning`` parameter is known, ``reject_unknown`` whether fields that nobody
-    knows are refused instead of dropped, ``open_catalog`` whether the models can be
-    listed without a key.
-    """
+    """A door."""
 
     name: str
     prefix: str
+    """Path of its base URL on every host."""
     kind: Kind = "endpoint"
     hosts: frozenset[str] = frozenset()
+    """Host names whose ``/v1`` leads here."""
     keys: tuple[KeyDigest, ...] | None = None
+    """``None`` admits everybody, unless it is a door for keys of ``accounts``."""
     accounts: bool = False
     models: frozenset[str] | None = None
+    """``None`` means all."""
     reasoning_object: bool = False
+    """Accept the router's ``reasoning`` parameter."""
     reject_unknown: bool = False
+    """Reject unknown fields instead of dropping them."""
     open_catalog: bool = False
+    """The models can be listed without a key."""
 
     @property
     def open(self) -> bool:

@@ -37,24 +37,18 @@ _GATHERED = 0.1
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
-    """The facts of one request; no contents.
-
-    ``at`` is when it came, in microseconds since 1970; times are microseconds;
-    ``cost`` is money. A record without a key or project has empty names.
-    ``tried`` is who was asked, with why each did not do; ``reason`` a failure's
-    words, where they cannot quote the request; ``param`` the field it is about;
-    ``model`` is what the client asked for where ``code`` says that no model was chosen;
-    ``app`` and ``referer`` what the client called its program.
-    """
+    """The facts of one request; no contents. A record without a key or project has empty names."""
 
     id: str
     request_id: str
     at: int
+    """Time of its arrival, in microseconds since 1970; other times are in microseconds, too."""
     project: str = ""
     key: str = ""
     user: str = ""
     door: str = ""
     model: str = ""
+    """The model that the client asked for, if ``code`` reports that no model was chosen."""
     served_by: str = ""
     stream: bool = False
     status: int = 200
@@ -66,6 +60,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     completion: int = 0
     reasoning: int = 0
     cost: Decimal = Decimal(0)
+    """Money."""
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0
@@ -73,9 +68,13 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     continued: int = 0
     estimated: bool = False
     tried: tuple[str, ...] = ()
+    """Targets that were asked, each with the reason of its failure."""
     reason: str = ""
+    """Text of a failure, if it cannot quote the request."""
     param: str | None = None
+    """The field that the failure is about."""
     app: str = ""
+    """The client's label for its program; so is ``referer``."""
     referer: str = ""
 
 

@@ -160,15 +160,14 @@ _LONGEST_NAME = 64
 
 
 class Unlisted(Struct, frozen=True, gc=False):
-    """Fields of a body that nobody knows who reads it, at any depth.
-
-    ``names`` are those of the first ones, which ask for something, without the places of elements
-    in arrays; ``more`` counts the others. ``body`` is all of what was sent, with these fields.
-    """
+    """Fields of a body that are not known to any reader, at any depth."""
 
     body: Mapping[str, object]
+    """All of the body as sent, with these fields."""
     names: tuple[str, ...] = ()
+    """Names of the first ones that ask for something, without the places of elements in arrays."""
     more: int = 0
+    """Number of the others."""
 
     @property
     def changes(self) -> Sequence[str]:

@@ -15,23 +15,25 @@ class Percentiles(Struct, frozen=True):
 
 
 class TargetStats(Struct, frozen=True):
-    """``None`` is what nobody has measured lately.
+    """Measurements of a target, of the last five minutes unless the name says otherwise.
 
-    ``first_token`` is in seconds, ``speed`` in tokens of output a second, both of
-    the last five minutes where nothing else is said; ``uptime`` the share of
-    requests that it answered of those that it could have. ``up``: it is asked;
-    ``idle``: nothing is under way there. ``expected`` is ``first_token``'s median,
-    or more where the newest requests say so.
+    ``None`` is what nobody has measured lately.
     """
 
     up: bool = True
+    """Requests are sent to it."""
     idle: bool = True
+    """Nothing is running there."""
     first_token: Percentiles | None = None
+    """In seconds."""
     speed: Percentiles | None = None
+    """In output tokens per second."""
     first_token_half_hour: Percentiles | None = None
     speed_half_hour: Percentiles | None = None
     uptime: float | None = None  # of five minutes
+    """Share of answered requests among those that it could have answered."""
     expected: float | None = None  # seconds to the first token, by what was seen just now
+    """Median of ``first_token``, or more if the newest requests indicate it."""
     uptime_half_hour: float | None = None
     uptime_day: float | None = None
 

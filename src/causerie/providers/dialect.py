@@ -94,54 +94,58 @@ class Continuing:
 class Dialect:
     """One kind of server.
 
-    ``accepts`` are parameters that are sent as they are, ``renames`` those with
-    another name there; whatever else of ours is given is dropped if it is a
-    hint and refused if it is not. ``knows`` are paths of fields beyond the interface that are sent
-    as they are, without what is privileged in them; ``privileged`` are paths that the operator has
-    allowed with all that is in them. Every other field is dropped. ``limit`` is the name of the
-    output limit (empty: the one that was sent). ``choices`` are the forms of ``tool_choice``
-    that have an effect, ``shapes`` how each shape of an answer is asked for.
-
-    ``streams``: replies are always streamed from it, because work on one that
-    is not goes on when its client has left; settings may say otherwise.
-    ``tells_usage``: streams are asked for their usage. ``tags``: reasoning may be left inside the
-    content.
-    ``parallel_by_default`` is False where calls come one at a time unless more
-    are asked for. ``least_top_logprobs``: with fewer, none come at all.
-    ``strict_schemas``: only a schema that says so is enforced.
-    ``unheeded`` have no effect while the model thinks. ``demands``: parameters
-    are ignored unless the request demands that they are not. ``fetches``: images may be given
-    by ``https`` addresses, which a provider fetches from where it is; a server in a network of
-    ours could be made to read there what only this network may; ``inside`` are hosts of one's own
-    network from which it may all the same. ``plain`` and ``lists`` follow
-    from the others: parameters of a plain request that go out as they came; all fields that
-    a request may have for this server.
+    Parameters of the interface that it does not list are dropped if they are hints and rejected if
+    not. Every other field is dropped.
     """
 
     name: str
     server: str
     thinking: ThinkingControl
     accepts: frozenset[str]
+    """Parameters that are sent unchanged."""
     knows: frozenset[str] = frozenset()
+    """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
+    """
     privileged: frozenset[str] = frozenset()
+    """Paths that the operator has allowed with everything in them."""
     history: HistoryStyle = HistoryStyle()
     continuing: Continuing = Continuing()
     renames: Mapping[str, str] = field(default_factory=dict)
+    """Parameters with another name there."""
     limit: Literal["", "max_tokens", "max_completion_tokens"] = ""
+    """Name of the output limit; empty: the one that was sent."""
     choices: frozenset[Choice] = frozenset({"none", "auto", "required", "named"})
+    """Forms of ``tool_choice`` that have an effect."""
     shapes: Mapping[Shape, Shaping] = field(default_factory=dict)
+    """Request fields for each shape of structured output."""
     streams: bool = False
+    """Always stream replies from it, because work on one that is not streamed goes on when its
+    client has left; settings may override it.
+    """
     tells_usage: bool = True
+    """Ask streams for their usage."""
     tags: bool = False
+    """Reasoning may be left inside the content."""
     parallel_by_default: bool = True
+    """False if calls come one at a time unless more are requested."""
     least_top_logprobs: int = 0
+    """With fewer, none come at all."""
     strict_schemas: bool = False
+    """Only a schema marked as strict is enforced."""
     unheeded: frozenset[str] = frozenset()
+    """Parameters without effect while the model thinks."""
     demands: bool = False
+    """Parameters are ignored unless the request demands that they are not."""
     fetches: bool = False
+    """Images may be given by ``https`` addresses, which a provider fetches from its own network. A
+    server in a network of ours could be made to read there what only this network may.
+    """
     inside: Inside = NONE
+    """Hosts of one's own network from which it may fetch nevertheless."""
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Derived: parameters of a plain request that are sent as they came."""
     lists: Known = field(init=False, repr=False, compare=False)
+    """Derived: all fields that a request may have for this server."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", self._plain())

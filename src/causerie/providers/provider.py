@@ -49,16 +49,14 @@ class Post(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """In seconds, kept to a quarter of one; that of connecting is the client's.
-
-    ``first_token`` runs from a request to be streamed until the first content,
-    ``between_chunks`` from one piece of content to the next, where the provider streams its
-    reply, ``total`` until the end.
-    """
+    """Time limits, in seconds, kept to a quarter of one; that of connecting is the client's."""
 
     first_token: float = 120.0
+    """From a request to be streamed until the first content."""
     between_chunks: float = 60.0
+    """From one piece of content to the next, if the provider streams its reply."""
     total: float = 1800.0
+    """Until the end."""
 
 
 def failed(failure: TransportFailed) -> UpstreamFailed:

@@ -26,19 +26,19 @@ _BY_SECTION = ("store", "models")  # other secrets are told apart by the names o
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets of providers, and of identity providers (``clients``), by their names.
-
-    ``models`` are the keys of servers that others run, by the ids of our models;
-    ``store`` are the keys of the database, in their order; ``mail`` is the password of the
-    mail server.
-    """
+    """Secrets that the settings name, read."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of providers, by their names."""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of identity providers, by their names."""
     store: tuple[str, ...] = field(default=(), repr=False)
+    """Keys of the database, in their order."""
     models: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys of servers that others run, by the ids of our models."""
     mail: str | None = field(default=None, repr=False)
+    """Password of the mail server."""
 
 
 NO_CREDENTIALS = Credentials()

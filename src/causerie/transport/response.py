@@ -35,19 +35,21 @@ class BodySource(Protocol):
 
 
 class HttpResponse(Struct, eq=False):
-    """``head`` is done when ``status`` is there, 0 until then, and the headers are.
-
-    ``due`` is when it must be complete, on the monotonic clock and to a quarter of a
-    second; infinite where nobody says so. ``opening`` is what came until the head was whole.
-    """
+    """A response, as it arrives."""
 
     _source: BodySource
     due: float
+    """Deadline of the whole response, on the monotonic clock and to a quarter of a second; infinite
+    without one.
+    """
     head: asyncio.Future[bytes]
+    """Done when ``status`` and the headers are there."""
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
     _late: float = _NEVER  # when that has taken too long
     status: int = 0
+    """0 until the head is complete."""
     opening: bytes = b""
+    """Bytes that arrived until the head was complete."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
     _pieces: list[bytes] = []  # that nobody waited for
     _size: int = 0
