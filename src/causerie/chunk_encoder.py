@@ -168,7 +168,7 @@ class ChunkEncoder:
     def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
         self._context = context
         self._usage = usage
-        # What all events have in common: a chunk up to its first choice.
+        # Common part of all events: a chunk up to its first choice.
         self._prefix = sse.BEFORE + _encode(context.chunk()).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._prefixes: dict[int, bytes] = {}

@@ -1,8 +1,8 @@
 """Sends short letters by SMTP, one after the other, alongside everything else.
 
 A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
-whether a letter was sent. What cannot be sent is tried again a few times, then left, and the log
-says so, without an address.
+whether a letter was sent. A letter that cannot be sent is tried again a few times, then dropped,
+and the log reports it, without an address.
 """
 
 from __future__ import annotations

@@ -235,8 +235,8 @@ class Pipeline:
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.
 
-        Those whose last day has gone by are passed over, unless there is no other. Where the last
-        one is full, which of all has room first is told.
+        Those whose last day has gone by are passed over, unless there is no other. If the last one
+        is full, the model that has room first is reported.
         """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self._choice_to(asked, name).model for name in named}

@@ -1,8 +1,8 @@
 """The sockets of one event loop: what they send leaves together, dense traffic is awaited awake.
 
-A write wakes whoever waits for it. Where that process sleeps on a core of its own, waking it costs
-several times what the write does, on a virtual machine up to 20 µs; but of what is written in a row
-only the first piece pays. So an answer is held while there is other input to be handled, which
+A write wakes whoever waits for it. If that process sleeps on a core of its own, waking it costs
+several times the price of the write, on a virtual machine up to 20 µs; but of what is written in a
+row only the first piece pays. So an answer is held while there is other input to be handled, which
 takes microseconds, and a lone one is not held. For the same reason it is dearer to fall asleep and
 be woken than to look again, where the next piece is about to come: busy polling, as the poller of
 HAProxy and the idle loop of the kernel have it. It ends when nothing has come for a while.
@@ -75,7 +75,7 @@ class Traffic:
         return any(held is transport for held, _ in self._held)
 
     def flush(self) -> None:
-        """Write what is held. What was for a connection that has been closed is dropped."""
+        """Write what is held. Data for a connection that has been closed is dropped."""
         held, self._held = self._held, []
         for transport, data in held:
             if not transport.is_closing():

@@ -10,9 +10,8 @@ other: full, it lets nearly twice the limit through within one minute; made
 small, it refuses while headroom is left. The window does neither, and its
 memory is bounded by the ticks, not by the requests.
 
-What was foreseen counts from the moment it was taken. Once the truth is known,
-what was not used is given back at that moment of the past, and what was not
-foreseen counts from now on.
+An estimate counts from the moment it was taken. Once the truth is known, what was not used is given
+back at that moment of the past, and what was not foreseen counts from now on.
 
 Nothing here waits, so all limits of a request are looked at and taken in one
 step of the event loop.

@@ -9,9 +9,9 @@ is refused while there is headroom, and what is settled stays below
 (the second for the one that crossed the line, the third is zero where the
 estimate is an upper bound). A request that costs nothing is let in always.
 
-The counters are of this process; at first use, and then every few seconds, the
-database says what others have settled. Where replicas hold budgets together,
-that place decides, and the counters here say what to go by while it is away.
+The counters are of this process; at first use, and then every few seconds, the database says what
+others have settled. If replicas hold budgets together, their shared server decides, and the
+counters here are used while it is away.
 """
 
 from __future__ import annotations

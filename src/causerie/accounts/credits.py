@@ -1,8 +1,8 @@
 """Credits: money that was put in for a project, in a list that only grows.
 
-What is left is what was put in less all that the project has ever spent. A
-project for which money was put in cannot spend more than that; one for which
-none ever was is bounded by its budgets only.
+The balance is the amount paid in less all that the project has ever spent. A project for which
+money was put in cannot spend more than that; one for which none ever was is bounded by its budgets
+only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making keys and changing them. What it does works in every process within a second."""
+"""Making keys and changing them. Its changes work in every process within a second."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ class KeyIssuing:
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
         """Let a key work again.
 
-        What an operator has stopped, an operator enables; with rights over one's
-        own keys only, one enables what one has stopped oneself.
+        A key disabled by an operator is enabled by an operator; with rights over one's own keys
+        only, one enables what one has stopped oneself.
         """
         async with self._store.writing() as repositories:
             key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)

@@ -1,9 +1,8 @@
 """Keys on the request path: who calls, answered from memory.
 
-A key that was used before costs a look into a table. What changes in
-the database is asked for twice a second, so a revoked key stops everywhere
-within a second. While the database cannot be asked, keys that are known go on
-for a stated time, and others get 503: not knowing is never 401.
+A key that was used before costs a look into a table. Changes in the database are read twice a
+second, so a revoked key stops everywhere within a second. While the database cannot be asked, keys
+that are known go on for a stated time, and others get 503: not knowing is never 401.
 
 The digest of the whole key is what is looked up, here and in the database, so
 the time that takes says nothing about a secret.

@@ -1,7 +1,7 @@
 """One-time links: a secret that lets its bearer in once, to make an account or a new password.
 
-Only a digest is kept. Whoever holds the link may use it: it is sent to one
-person, ends soon, and works once.
+Only a digest is kept. Any holder of the link may use it: it is sent to one person, ends soon, and
+works once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OneTimeLink:
     """
 
 
-# Who creates the links of people that ask for an account themselves: a sign-up, whose link goes to
+# Creator of the links of people that ask for an account themselves: a sign-up, whose link goes to
 # its address alone, and an operator who gives one by hand.
 SIGN_UP = Actor("system", "sign-up", "sign-up")
 APPROVED = Actor("system", "sign-up-approved", "sign-up")

@@ -2,9 +2,9 @@
 
 ``docs/reference/rights.md`` is written from it, the tests walk all of it.
 
-A person has the rights of their role in the project, and an operator those of
-operators in addition. ``OWN`` is what they made themselves. Whoever may not even see
-a project is told that it does not exist.
+A person has the rights of their role in the project, and an operator those of operators in
+addition. ``OWN`` is what they made themselves. A caller who may not even see a project is told that
+it does not exist.
 """
 
 from __future__ import annotations

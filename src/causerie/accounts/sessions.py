@@ -1,8 +1,8 @@
 """Sessions: who a browser is, kept by the service; the browser has only a token.
 
-A session ends by itself some time after it was last seen, and at the latest
-some time after it began. What a form has to send back (against forged
-requests) comes from the token, so it is nowhere kept.
+A session ends by itself some time after it was last seen, and at the latest some time after it
+began. The token that a form has to send back (against forged requests) is derived from the
+session's token, so it is nowhere kept.
 """
 
 from __future__ import annotations

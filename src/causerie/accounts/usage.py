@@ -213,8 +213,8 @@ class UsageReports:
     ) -> Sequence[FirstTokens]:
         """The median, 90th and 99th percentile of the time to the first token, by start.
 
-        By nothing, or by one of project, key, user and model. What has no first
-        token is left out.
+        By nothing, or by one of project, key, user and model. Groups without a first token are left
+        out.
         """
         action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
         await self._may(actor, project_id, action)

@@ -166,7 +166,7 @@ class Listing:
         found = (one.provider for one in self.endpoints if one.name == served_by)
         return next(found, served_by)
 
-    # What is told of it.
+    # Public description.
 
     @property
     def cheapest(self) -> CatalogEndpoint:

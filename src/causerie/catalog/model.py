@@ -1,8 +1,7 @@
 """One model of the catalog: who can answer for it, and what they can do together.
 
-A model supports what at least one of its targets supports; a request goes only
-to those that support all of it. What is only known once a model is loaded
-comes through ``profile``.
+A model supports what at least one of its targets supports; a request goes only to those that
+support all of it. Facts that are only known once a model is loaded come through ``profile``.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class ModelCard:
 class ServedModel:
     """One model. ``id`` is what a request names as ``model``.
 
-    After ``hedge_seconds`` without an answer a second target may be asked. Whoever answers, its
-    use costs what the ``tariff`` says.
+    After ``hedge_seconds`` without an answer a second target may be asked. Its price is the
+    ``tariff``, whichever target answers.
     """
 
     __slots__ = (

@@ -27,7 +27,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# What templates call it that the reasoning of earlier turns is shown too. Whoever sends it back
+# Names in templates for showing the reasoning of earlier turns too. A client that sends it back
 # wants that; most leave it out unless they are told, and the prompt is not the one in the cache.
 _SCHEMA_CACHE: dict[str, object] = {
     "clear_thinking": False,

@@ -1,10 +1,9 @@
 """The sandbox that chat templates run in, and the helpers they expect there.
 
-Strings of the template itself are marked as its author's when the template is
-compiled; Jinja's own ways to put strings together are replaced by ones that
-keep the mark. Whatever widens (operators, methods, filters, formatting,
-printing) is counted before it makes anything, so a template cannot stall the
-service whatever it is given.
+Strings of the template itself are marked as its author's when the template is compiled; Jinja's own
+ways to put strings together are replaced by ones that keep the mark. Every growth (operators,
+methods, filters, formatting, printing) is counted before it makes anything, so a template cannot
+stall the service whatever it is given.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ class _Generation(Extension):
 class _Counting(CodeGenerator):
     """Writes code in which every string of the template's own is an author's.
 
-    What the language does without asking the sandbox (comparing, cutting a
-    piece out) is written as a call of it.
+    Operations of the language that do not call the sandbox (comparing, cutting a piece out) are
+    written as calls of it.
     """
 
     def _literal(self, text: str) -> str:

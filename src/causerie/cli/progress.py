@@ -1,7 +1,7 @@
 """Progress on the terminal: rate and time left while something is fetched.
 
-Writes to stderr. Where that is no terminal, one line at the start and one at
-the end, so that logs stay readable.
+Writes to stderr. Without a terminal, it is one line at the start and one at the end, so that logs
+stay readable.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _PIECE = 4096  # bytes, for which a pipe with room has a page
 class _Heedless:
     """A stream on which writing never fails, and never waits long.
 
-    Who reads too slowly is waited for a moment; after that not at all, until there is room again.
+    A slow reader is waited for a moment; after that not at all, until there is room again.
     """
 
     def __init__(self, stream: TextIO) -> None:

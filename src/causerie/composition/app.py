@@ -276,7 +276,7 @@ class _Makers:
     async def _weights(self, model: ModelSettings) -> CachedWeights:
         """One download at a time: it has the whole line, and there is one bar.
 
-        What is on this machine waits for none.
+        Weights that are on this machine wait for none.
         """
         settings = self._settings
         try:

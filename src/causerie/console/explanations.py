@@ -13,7 +13,7 @@ from causerie.metering.ledger import UsageRecord
 
 CLIENT_GONE = 499
 
-# What each code means, and what to do.
+# Meaning of each code, and advice.
 CODES = MappingProxyType(
     {
         "client_gone": "The caller closed the connection before the answer was complete. If a "

@@ -79,7 +79,7 @@ class RequestContext:
     fits: bool = True  # whether the form is of a page of this very session
     _headers: dict[str, str] = field(default_factory=dict)
 
-    # Who.
+    # The visitor.
 
     @property
     def me(self) -> User:
@@ -156,8 +156,8 @@ class RequestContext:
     async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
         """Send a page that everybody may see; to a stranger small, once, and without a cookie.
 
-        Whoever has signed in gets it as any other page: what holds a secret (the form's
-        token) alongside what an address said is not compressed, for lengths tell of contents.
+        A signed-in user gets it as any other page: a page with a secret (the form's token)
+        alongside text from an address is not compressed, for lengths tell of contents.
         """
         text = await self._rendered(template, values)
         if self.user is not None:

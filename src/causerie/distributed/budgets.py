@@ -1,12 +1,11 @@
 """Budgets that replicas hold together: what is spent and what is held, in the server.
 
-One script a request holds its estimate of all its budgets or of none; another
-gives it back and counts what was spent. What is held is counted by process, so
-it ends with a process that dies. The database is the truth of what is spent:
-the server is told of it where it knows nothing, and wherever a replica knows
-more. Nothing is counted twice, because a replica writes nothing into the
-database before the server has counted it or never will; only what waited for a
-database that was away is told right after it, and may be, where it is read in between.
+One script a request holds its estimate of all its budgets or of none; another gives it back and
+counts what was spent. Holds are counted by process, so they end with a process that dies. The
+database is the truth of what is spent: the server is told of it where it knows nothing, and
+wherever a replica knows more. Nothing is counted twice, because a replica writes nothing into the
+database before the server has counted it or never will; only what waited for a database that was
+away is told right after it, and may be, where it is read in between.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Limits that replicas share: the windows of all scopes, in a Valkey or Redis server.
 
-One script a request takes from all its scopes or from none, by the server's own
-clock. What runs is counted by process. Where the server is away, each replica
-counts in its own memory, or refuses, as it was told; what runs is told to the
-server when it is back.
+One script a request takes from all its scopes or from none, by the server's own clock. Running
+requests are counted by process. While the server is away, each replica counts in its own memory, or
+refuses, as configured; running requests are reported to the server when it is back.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class DistributedCounters:
         self.count(scopes, 1)
         return DistributedLease(self, found, input, outputs, reply[1], self.elapsed())
 
-    # What leases call.
+    # Called by leases.
 
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
         """So many more run here."""

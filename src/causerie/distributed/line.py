@@ -1,9 +1,8 @@
 """One connection to the server, on which commands are sent in the order they are given.
 
-What waits while an answer is on its way goes out together, so many requests
-share a round trip. The line is lost with the first thing that goes wrong: every
-command that has no answer fails, and a new one is made, after longer and longer
-pauses. Knows nothing of what is counted.
+Commands that wait while a reply is on its way go out together, so many requests share a round trip.
+The line is lost with the first thing that goes wrong: every command that has no answer fails, and a
+new one is made, after longer and longer pauses. Knows nothing of what is counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """This process among all that share a server: its line to it, its name there, and what it holds.
 
-What runs in a process is counted under its name, and a process that has not been
-heard of for some seconds counts no more. On every new connection it takes a new
-name, because nobody knows which commands under the former one were carried out,
-and tells what it really holds. What that is, its parts know.
+Running requests of a process are counted under its name, and a process that has not been heard of
+for some seconds counts no more. On every new connection it takes a new name, because nobody knows
+which commands under the former one were carried out, and tells what it really holds. Its parts know
+what that is.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Replica:
         """When the server is late with what is sent now: microseconds, by its clock."""
         return _now() + self._ahead + int(self._options.line.reply_seconds * _MILLION)
 
-    # What the line calls.
+    # Called by the line.
 
     def _held(self) -> dict[str, Argument]:
         return {key: value for held in self._holders for key, value in held().items()}

@@ -40,7 +40,7 @@ class ExchangeTransport(Protocol):
         ...
 
     def write(self, data: bytes) -> bool:
-        """Send bytes; they are buffered where the client is slow. Whether it is not."""
+        """Send bytes; they are buffered where the client is slow. Return false while it is slow."""
         ...
 
     def finish(self, exchange: Exchange, data: bytes) -> None:
@@ -118,7 +118,7 @@ class Exchange(msgspec.Struct, eq=False):
         """The address that the request comes from, empty where it has none."""
         return self.wire.peer
 
-    # What its head says.
+    # Parts of its head.
 
     @property
     def method(self) -> str:

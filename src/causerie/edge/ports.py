@@ -36,7 +36,7 @@ class RequestPipeline(Protocol):
     ) -> None:
         """Hand an answer to ``deliver``, once there is one.
 
-        What it raises before, a ``ServiceError``, can still be told by a status.
+        A ``ServiceError`` raised before that can still be reported by a status.
         """
         ...
 

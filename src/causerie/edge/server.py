@@ -72,11 +72,10 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
-    At a stop nothing new is started, running answers may finish within
-    ``drain_seconds`` and are ended then; a second signal ends them at once. What
-    else is being answered, pages say, holds the stop for some seconds at most.
-    ``on_ready`` is told the address. Raises :class:`OSError` where it cannot
-    listen.
+    At a stop nothing new is started, running answers may finish within ``drain_seconds`` and are
+    ended then; a second signal ends them at once. Other requests that are being answered (pages,
+    say) hold the stop for some seconds at most. ``on_ready`` is told the address. Raises
+    :class:`OSError` where it cannot listen.
     """
     stop = stop or asyncio.Event()
     hurry = asyncio.Event()

@@ -1,6 +1,6 @@
 """Reading what a request says: its query and its body, as the types that the routes name.
 
-What is unknown is refused, never ignored; an error names the field.
+Unknown fields are refused, never ignored; an error names the field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sums of usage as CSV (RFC 4180), made while they are read.
 
-Where a name begins like a formula an apostrophe stands before it, so that a
-program for tables shows it and does not run it.
+If a name begins like a formula an apostrophe stands before it, so that a program for tables shows
+it and does not run it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The ledger: one record a request, however it ended, once, and safe before its end is told.
 
-:meth:`Ledger.commit` returns when the record is safe; whoever tells a client
-that a reply has ended awaits it first. Records that come while a transaction
-runs share the next one, so the cost of a transaction is divided among all that
-wait. With a journal, safe means written there (also while the database is
-away), and the database follows; without one, or where its disk does not keep the
-record, safe means in the database. Whoever is told then that it is away got
-nothing, and is charged nothing when it is back.
+:meth:`Ledger.commit` returns when the record is safe; whoever tells a client that a reply has ended
+awaits it first. Records that come while a transaction runs share the next one, so the cost of a
+transaction is divided among all that wait. With a journal, safe means written there (also while the
+database is away), and the database follows; without one, or where its disk does not keep the
+record, safe means in the database. A client that is told then that it is away got nothing, and is
+charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
@@ -197,7 +196,7 @@ class Ledger:
                 await self._take_over([each])
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write what waits, then end. What cannot be written stays in the journal."""
+        """Write what waits, then end. Records that cannot be written stay in the journal."""
         self._closing = True
         self._more.set()
         if self._writer is not None:

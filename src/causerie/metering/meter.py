@@ -178,8 +178,8 @@ class Meter:
         )
 
     def write(self, record: Record) -> Awaitable[None] | None:
-        """The request has ended. Where there are books, the record is safe when the
-        result has been awaited, which raises where it cannot be.
+        """The request has ended. If there is a ledger, the record is safe when the result has been
+        awaited, which raises if it cannot be.
         """
         record.settle()
         if self.bookkeeping is not None:

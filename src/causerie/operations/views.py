@@ -24,8 +24,9 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 class TargetView(Struct, frozen=True, kw_only=True):
-    """A target as it stands now. What nobody has measured lately is ``null``: times to the first
-    token and speeds of five minutes, the share of answered requests of half an hour and a day.
+    """A target as it stands now. Measurements that are missing lately are ``null``: times to the
+    first token and speeds of five minutes, the share of answered requests of half an hour and a
+    day.
 
     ``reason`` is why it failed last; it is asked again in ``wait_seconds``.
     """

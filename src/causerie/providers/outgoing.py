@@ -1,12 +1,10 @@
 """Request to a provider: the client's fields, changed only where necessary.
 
-Three answers for what a server does not know, as everywhere: a hint is
-dropped, a parameter whose effect is relied on is refused, a field that neither
-the dialect nor the operator lists is dropped, or refused where the request is
-strict. What was dropped or rewritten is listed in
-``changes``; the model's name, and how the reply travels (``stream``,
-``stream_options``), are not, nor what the service does itself (``session_id``,
-hiding the reasoning).
+Three answers for what a server does not know, as everywhere: a hint is dropped, a parameter whose
+effect is relied on is refused, a field that neither the dialect nor the operator lists is dropped,
+or refused where the request is strict. Dropped and rewritten fields are listed in ``changes``; the
+model's name, and how the reply travels (``stream``, ``stream_options``), are not, nor what the
+service does itself (``session_id``, hiding the reasoning).
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _write_budget(draft: RequestDraft) -> None:
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
     """``reasoning.max_tokens`` where only words are known: the greatest effort within it.
 
-    As on the well-known router. Whoever says ``thinking_token_budget`` relies on the number.
+    As on the well-known router. A client that sends ``thinking_token_budget`` relies on the number.
     """
     thinking, control = draft.request.thinking, draft.dialect.thinking
     graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED

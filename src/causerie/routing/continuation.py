@@ -24,7 +24,8 @@ MANY = 256  # batches that are kept as they are; more are put together, to be sm
 class Passed(Struct):
     """The events of one reply that went out, over all targets that made it.
 
-    What goes out is appended to ``batches``; once these are ``MANY`` they are to be put together.
+    Batches that are passed on are appended to ``batches``; once these are ``MANY`` they are to be
+    put together.
     """
 
     batches: list[Batch] = []

@@ -44,7 +44,7 @@ class AvailabilityHistory:
     def begin(self, minute: Minute, now: float) -> float:
         """A minute begins now, by the steady clock; the seconds until its quarter ends.
 
-        Where the wall's clock was put back, the quarter goes on that is there.
+        If the wall's clock was put back, the present quarter goes on.
         """
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:

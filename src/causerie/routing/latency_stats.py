@@ -42,9 +42,9 @@ class LatencyStats:
     def expected(self) -> float | None:
         """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
 
-        What is usual, or what the newest few have met, or how long somebody waits
-        already who began after all that were answered: whichever is most. So
-        one that has become slow is known as soon as it should have answered.
+        The largest of these is used: the usual time, that of the newest few, and the wait so far of
+        a request that began after all that were answered. So one that has become slow is known as
+        soon as it should have answered.
         """
         usual = self.first_token.percentiles()
         if usual is None:

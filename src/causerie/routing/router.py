@@ -25,7 +25,7 @@ _BUDGET = RetryBudget()
 
 
 class Router:
-    """All targets. What was learnt of one stays when the targets are replaced."""
+    """All targets. Measurements of one stay when the targets are replaced."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Secrets that the configuration names, read where they are found: variable, file or command.
 
-Read at the start and at each reload, never written anywhere. What went wrong
-is told without a word of what was read.
+Read at the start and at each reload, never written anywhere. Errors are reported without a word of
+the secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Seals what is not sealed with the first key yet: after an update, or after a key was added.
 
-Runs when the service starts. What stood there before is overwritten in the
-file, not only marked as free.
+Runs when the service starts. The former values are overwritten in the file, not only marked as
+free.
 """
 
 from __future__ import annotations

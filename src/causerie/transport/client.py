@@ -98,8 +98,8 @@ class HttpClient:
     ) -> Coroutine[None, None, HttpResponse]:
         """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
 
-        What is sent is not kept until there is an answer, so that :class:`Stale` is for the
-        caller to mend. ``asked`` gets the response once the request is on its way.
+        The body is not kept until there is an answer, so that :class:`Stale` is for the caller to
+        handle. ``asked`` gets the response once the request is on its way.
         """
         if body is None:
             return self._sent(head + b"\r\n", due, asked, anew=anew)
@@ -165,7 +165,7 @@ class HttpClient:
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
-    # What connections call.
+    # Called by connections.
 
     def idle(self, connection: ClientConnection) -> None:
         if not self._keeps:

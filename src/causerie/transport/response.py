@@ -137,7 +137,7 @@ class HttpResponse(Struct, eq=False):
         if not self._end:
             self._source.drop()
 
-    # What the connection calls.
+    # Called by the connection.
 
     def is_late(self, now: float) -> bool:
         """Return true if the response, or the awaited piece, is overdue."""

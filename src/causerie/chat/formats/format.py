@@ -10,9 +10,8 @@ A call is a sequence of segments, for instance for Hermes::
     (Literal('<tool_call>\\n{"name": "'), Name(), Literal('", "arguments": '),
      JsonArguments(), Literal('}\\n</tool_call>'))
 
-Whoever reads is lenient where it costs nothing (white space in a literal
-matches any white space or none), whoever constrains writes exactly what is
-declared. The literal text is the one the model was trained on.
+Readers are lenient if it costs nothing (white space in a literal matches any white space or none),
+constraints produce exactly the declared text. The literal text is the one the model was trained on.
 """
 
 from __future__ import annotations

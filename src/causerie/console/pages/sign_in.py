@@ -1,4 +1,4 @@
-"""Signing in and out. Whether a password or a code is right, accounts decide."""
+"""Signing in and out. Accounts decide if a password or a code is right."""
 
 from __future__ import annotations
 
