@@ -1,4 +1,4 @@
-"""What accounts cost a request: key, limits, budgets and the ledger, against the same door open.
+"""Cost of accounts for a request: key, limits, budgets and the ledger, against the same door open.
 
 Two services before one mock upstream, one core each in turns: one with keys off,
 one whose door takes keys of accounts, with limits and budgets on key and project

@@ -1,4 +1,4 @@
-"""What providers processed against what the ledger has, over requests whose clients leave.
+"""Tokens that providers processed against those in the ledger, over requests whose clients leave.
 
 A service with accounts stands before a provider that counts its tokens. Clients ask in three
 ways (a stream; a plain request that is streamed from the provider; one that is not) and most
@@ -102,7 +102,7 @@ class Bench:
                 group.create_task(client())
 
     async def records(self) -> dict[str, UsageRecord]:
-        """What the ledger has, once nothing is added any more."""
+        """Return the ledger's records, once nothing is added any more."""
         found: dict[str, UsageRecord] = {}
         while True:
             kept = {one.request_id: one async for one in self.office.every_record()}
@@ -187,7 +187,7 @@ async def cost_of_streaming(found: Bench, requests: int = 1500) -> None:
 
         async def client(model: str = model, numbers: object = numbers) -> None:
             where = f"{found.service.root}/hosted/v1/chat/completions"
-            for number in numbers:  # type: ignore[attr-defined]
+            for number in numbers:  # type: ignore[attr-defined]  # an iterator
                 text = f"{model}{number}x/20 Hi"
                 body = {"model": model, "messages": [{"role": "user", "content": text}]}
                 async with found.session.post(where, json=body, headers=found.headers) as response:

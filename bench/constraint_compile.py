@@ -1,6 +1,6 @@
-"""How long schemas take from the request to the verdict, ordinary and hostile ones.
+"""Time of schemas from the request to the verdict, ordinary and hostile ones.
 
-    python bench/constraint_compile.py [--vocabulary model.gguf]
+python bench/constraint_compile.py [--vocabulary model.gguf]
 
 Prints median, 99th percentile and worst in milliseconds, and how long an
 ordinary schema waits while hostile ones are being compiled.

@@ -88,7 +88,7 @@ class Heard:
                 self.ends.append(choice["finish_reason"])
 
     def differs(self, other: Heard) -> str:
-        """What is not as in the undisturbed stream."""
+        """Return the difference from the undisturbed stream."""
         if self.error:
             return f"broken: {self.error}"
         if self.done != 1 or len(self.ids) != 1 or len(self.ends) != 1:

@@ -44,7 +44,7 @@ MODELS = ["plain", PACED, FAST, FAST_THINKING, SHORT]
 
 
 def loads(seconds: float, *, ids: bool) -> dict[str, Load]:
-    """What is measured, by name."""
+    """Return the loads to measure, by name."""
     found = {
         "latency": Load("plain", 1, seconds),
         "rate 16": Load("plain", 16, seconds),
@@ -99,7 +99,7 @@ def undisturbed(figures: Mapping[str, Figures], watch: Witness, fewest: int) -> 
 
 
 def calm_enough(watch: Witness, wanted: int, figures: Mapping[str, Figures]) -> bool:
-    """Whether everything was measured undisturbed so often; never where none are ``wanted``."""
+    """Return true if everything was measured undisturbed so often; never if none are ``wanted``."""
     found = undisturbed(figures, watch, 0).values()
     return 0 < wanted <= min(count for each in found for count in each.counts())
 
@@ -135,7 +135,7 @@ def compare(figures: dict[str, Figures]) -> None:
 
 
 def per_core(microseconds: float) -> float:
-    """How many a second one core would do that nobody else uses."""
+    """Return the requests a second of one core that nobody else uses."""
     return 1e6 / microseconds if microseconds else float("nan")
 
 

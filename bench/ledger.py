@@ -1,6 +1,6 @@
-"""How fast usage is made safe: records a second, and how long one `commit` takes.
+"""Speed of making usage safe: records a second, and the time of one `commit`.
 
-    make bench BENCH=bench/ledger.py ARGS="--records 20000 --clients 16 --journal write"
+make bench BENCH=bench/ledger.py ARGS="--records 20000 --clients 16 --journal write"
 
 Without options every combination of clients and journal is measured on SQLite in a
 folder of its own. `--url` names another database, empty.

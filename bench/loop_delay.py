@@ -1,4 +1,4 @@
-"""How long one hostile request can hold the event loop, and what memory it leaves behind.
+"""Longest hold of the event loop by one hostile request, and the memory that it leaves behind.
 
 One service with three doors before a scripted provider and a model of its own. A generator makes
 bodies of up to 16 MiB, each expensive in another way. While a body is read, ``/health/live`` is
@@ -170,7 +170,7 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True)
 class Door:
-    """Where bodies are sent. ``head`` is how a request begins there."""
+    """A door that gets the bodies. ``head`` is the beginning of a request there."""
 
     name: str
     path: str

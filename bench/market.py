@@ -75,7 +75,7 @@ class Clock:
 async def measured(
     market: Sequence[Seller], made: Sequence[Order], provider: dict[str, object]
 ) -> Sequence[Purchase]:
-    """What clients of a fresh service get."""
+    """Measure the clients of a fresh service."""
     clock = Clock()
     async with stalls(market, clock) as addresses:
         with ExitStack() as held, tempfile.TemporaryDirectory() as folder:
@@ -90,7 +90,7 @@ async def measured(
 def reckoned(
     market: Sequence[Seller], made: Sequence[Order], seed: int
 ) -> dict[str, list[Purchase]]:
-    """What clients without a router get."""
+    """Compute the results of clients without a router."""
     chance = random.Random(seed)
     able = [[seller for seller in market if seller.can(order.wanted)] for order in made]
     pick: Mapping[str, Callable[[list[Seller]], Seller]] = {

@@ -1,4 +1,4 @@
-"""What the pages of the public catalog weigh, and how soon they are there, with 1,000 models.
+"""Weight and load time of the public catalog's pages, with 1,000 models.
 
 A service of its own is started with a catalog that is made up, and its pages are opened in
 Chromium: once with nothing kept (a first visit), once more with what the first left. Printed
@@ -74,7 +74,7 @@ _PAINTS = """() => new Promise((done) => {
 
 @dataclass
 class Load:
-    """What one opening of a page took; times in milliseconds."""
+    """Measurements of one opening of a page; times in milliseconds."""
 
     requests: int = 0
     wire: float = 0.0

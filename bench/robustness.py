@@ -1,9 +1,9 @@
-"""What happens when things go wrong, measured on a running service.
+"""Faults, measured on a running service.
 
 A client that leaves, a crowd, a killed engine, and the memory of the service
 after 10,000 requests to the fake engine.
 
-    make bench BENCH=bench/robustness.py
+make bench BENCH=bench/robustness.py
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def first_piece(response: aiohttp.ClientResponse) -> None:
 
 
 async def leaving(session: aiohttp.ClientSession, url: str) -> None:
-    """How long after a client has left the only slot serves the next one."""
+    """Measure the time from a client's disconnect until the only slot serves the next one."""
     for stream in (True, False):
         waits, alone = [], []
         for _ in range(9):

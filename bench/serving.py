@@ -1,4 +1,4 @@
-"""What the service costs, against the bare engine spoken to directly, in the same run.
+"""Cost of the service, against the bare engine without it, in the same run.
 
 Tokens per second at 1, 8 and 16 streams, time to the first token at one stream,
 and constrained against free generation. Both sides run the same weights with
@@ -6,7 +6,7 @@ the same options and are read alike, the bare engine over TCP as anybody would;
 A and B take turns; medians are printed of all pairs, and of those that no other
 machine on the host disturbed.
 
-    make bench BENCH=bench/serving.py
+make bench BENCH=bench/serving.py
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ async def rate(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What was measured of two in turns, and when."""
+    """Measurements of two in turns, and their times."""
 
     ours: float
     theirs: float

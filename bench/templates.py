@@ -59,7 +59,7 @@ def conversation(count: int, word: str = "hello") -> ChatRequest:
     """A conversation of so many messages, some 250 characters each."""
     told = (f"{word} " * 40).strip()
     roles = ("user", "assistant")
-    messages = (Message(roles[at % 2], told) for at in range(count - 1))  # type: ignore[arg-type]
+    messages = (Message(roles[at % 2], told) for at in range(count - 1))  # type: ignore[arg-type]  # both are roles
     return ChatRequest("bench", (*messages, Message("user", told)))
 
 
@@ -87,8 +87,8 @@ async def benign(renderers: Renderers, name: str, source: str) -> None:
     print(f"{name[:32]:34}first prompt {1000 * (time.perf_counter() - began):7.0f} ms", end="")
     for count, runs in ((3, 200), (100, 50), (2000, 10)):
         request = conversation(count)
-        here = await milliseconds(lambda r=request: local.prompt(r), runs)  # type: ignore[misc]
-        there = await milliseconds(lambda r=request: foreign.prompt(r), runs)  # type: ignore[misc]
+        here = await milliseconds(lambda r=request: local.prompt(r), runs)  # type: ignore[misc]  # lambda
+        there = await milliseconds(lambda r=request: foreign.prompt(r), runs)  # type: ignore[misc]  # lambda
         print(f"   {count}: {here:.2f} here, {there:.2f} in a worker", end="")
     print()
 

@@ -1,4 +1,4 @@
-"""What the pages of usage and activity ask of the database, over ten million requests.
+"""Database queries of the pages of usage and activity, over ten million requests.
 
 A database file is filled with records of ninety days (50 projects, 500 keys, 20 models)
 and their sums, then every question of the pages is asked, as the pages ask it: how long

@@ -103,7 +103,7 @@ class World:
         await self.profile.confirm(user, code, SessionClient())
 
     async def actions(self) -> list[str]:
-        """What the audit log says, oldest first."""
+        """Return the actions in the audit log, oldest first."""
         found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
         return [each.action for each in reversed(found)]
 

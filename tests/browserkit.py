@@ -42,7 +42,7 @@ async def window(**context: object) -> AsyncIterator[Page]:
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         try:
-            made = await browser.new_context(**context)  # type: ignore[arg-type]
+            made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
             page = await made.new_page()
             page.on("pageerror", lambda failure: complaints.append(str(failure)))
             page.on(
@@ -60,7 +60,7 @@ async def window(**context: object) -> AsyncIterator[Page]:
 
 
 async def findings(page: Page) -> list[str]:
-    """What axe finds that somebody cannot see, reach or understand on the page as it is."""
+    """Return axe's findings: parts of the page that somebody cannot see, reach or understand."""
     script = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     await page.evaluate(script)
     found = await page.evaluate("axe.run({resultTypes: ['violations']})")

@@ -26,7 +26,7 @@ START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 @dataclass
 class Books:
-    """What the database would say, and the clock."""
+    """A stand-in for the database, with its answers and its clock."""
 
     known: dict[str, Spent] = field(default_factory=dict)
     asked: list[tuple[str, str, datetime]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Books:
 
 @dataclass
 class Services:
-    """Where budgets are held, by one process or by several."""
+    """Holders of budgets: one process or several."""
 
     server: ValkeyServer | None
     stack: AsyncExitStack

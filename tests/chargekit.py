@@ -90,7 +90,7 @@ class CountingProvider:
     base_url: str = ""
 
     def billed(self, name: str) -> tuple[int, int]:
-        """What it counts for the request of this name."""
+        """Return its counts for the request of this name."""
         bill = self.bills.get(name)
         return (bill.prompt, bill.made) if bill is not None else (0, 0)
 
@@ -227,7 +227,7 @@ class Charging:
             return response.status, content, response.headers
 
     async def record(self, name: str) -> UsageRecord:
-        """What the ledger has, once the request has ended."""
+        """Return the ledger's record, once the request has ended."""
         await settled(lambda: any(one.request_id == name for one in self.records), 20)
         [found] = [one for one in self.records if one.request_id == name]
         return found

@@ -35,7 +35,7 @@ class Unchecked(Compiler):
 
 @dataclass(slots=True)
 class Reply:
-    """What events come to."""
+    """A reply put together from events."""
 
     reasoning: str = ""
     text: str = ""

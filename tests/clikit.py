@@ -16,18 +16,18 @@ from causerie.cli.root import app
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where commands are typed; their database is in ``folder``."""
+    """A terminal for commands; their database is in ``folder``."""
 
     folder: Path
 
     def run(self, *words: str, stdin: str | None = None) -> Result:
-        """What became of a command."""
+        """Run a command and return its result."""
         store = ["--set", f"store.folder={self.folder}"]
         env = {"TERM": "dumb", "COLUMNS": "40"}
         return CliRunner(env=env).invoke(app, [*words, *store], input=stdin)
 
     def done(self, *words: str, stdin: str | None = None) -> str:
-        """What a command that went well has given."""
+        """Return the output of a command that succeeded."""
         result = self.run(*words, stdin=stdin)
         assert result.exit_code == 0, result.output
         return result.stdout

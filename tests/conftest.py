@@ -1,4 +1,4 @@
-"""What all tests share: the weights of the real engine, and that nothing is left running."""
+"""Fixtures of all tests: the weights of the real engine, and a check for leftovers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _end(text: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # xdist too reads the groups in this hook, later ones unseen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever needs weights is marked as such, and comes first.
+    """Mark tests that need weights, and run them first.
 
     Of several processes one runs all of those, for two engines that compute at the
     same time starve each other; the others take whole files. What takes longest in

@@ -78,12 +78,12 @@ class Page:
 
     @property
     def target(self) -> str:
-        """Where it leads to, below the console."""
+        """Return the target of the redirect, below the console."""
         return self.headers["location"].removeprefix("/console")
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """What the form of its panel would send as it stands."""
+        """Return the fields that the form of its panel would send unchanged."""
         html = re.sub(r"(?s)<template.*?</template>", "", self.text)
         html = html[html.index('id="panel"') :]
         found = [
@@ -181,7 +181,7 @@ class Visitor:
 
 
 def _whole(rest: bytes) -> bytes:
-    """What was sent in chunks; raises :class:`ConnectionError` where it broke off."""
+    """Return a chunked body; raise :class:`ConnectionError` if it broke off."""
     body = b""
     while True:
         size, _, rest = rest.partition(b"\r\n")

@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(slots=True)
 class Told:
-    """What a reply turned out to say; ``calls`` are names and parsed arguments."""
+    """A parsed reply; ``calls`` are names and parsed arguments."""
 
     reasoning: str = ""
     answer: str = ""

@@ -46,7 +46,7 @@ class Records:
 
 @dataclass
 class Answer:
-    """What a client got: of a stream its parts put together."""
+    """A client's answer; the parts of a stream are put together."""
 
     status: int
     headers: Mapping[str, str]

@@ -35,7 +35,7 @@ def ways(form: ModelFormat) -> tuple[CallSection, ...]:
 
 
 def control_tokens(form: ModelFormat) -> Mapping[str, int]:
-    """What looks like a control token in a format's texts, with ids behind the bytes."""
+    """Return texts of a format that look like control tokens, with ids behind the bytes."""
     found = dict.fromkeys(mark for text in texts(form) for mark in _MARK.findall(text))
     return {mark: _END + 1 + at for at, mark in enumerate(found)}
 

@@ -72,7 +72,7 @@ def wheel(members: Mapping[str, bytes]) -> bytes:
 
 @dataclass
 class Behaviour:
-    """How the server treats the next downloads.
+    """Behaviour of the server at the next downloads.
 
     ``cuts`` are byte counts after which bodies break off, one a download of ``cut_files``;
     ``held`` is a count after which a body stays open until the client leaves;
@@ -107,7 +107,7 @@ class Hub:
     sending: asyncio.Event = field(default_factory=asyncio.Event)
 
     def downloads(self) -> int:
-        """How many bodies of files were asked for."""
+        """Return the number of requests for bodies of files."""
         return sum(line.startswith(("GET /files", "GET /cdn")) for line in self.asked)
 
     async def model(self, request: web.Request) -> web.StreamResponse:

@@ -18,7 +18,7 @@ _CLIENTS = 8
 
 @dataclass(slots=True)
 class Seen:
-    """What clients saw: the ids of completions that ended, and how many broke off."""
+    """Observations of clients: the ids of completions that ended, and the number that broke off."""
 
     ended: list[str] = field(default_factory=list)
     broken: int = 0
@@ -26,7 +26,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of it all. ``missing`` and ``twice`` have to be empty."""
+    """Outcome of it all. ``missing`` and ``twice`` have to be empty."""
 
     ended: int
     broken: int

@@ -217,7 +217,7 @@ class RunningIssuer:
         urlopen(asked, timeout=10, context=self._trusted).close()
 
     def asked(self) -> dict[str, int]:
-        """How often it was asked for what."""
+        """Return the number of requests by path."""
         with urlopen(f"{self.issuer}/asked", timeout=10, context=self._trusted) as response:
             found: dict[str, int] = json.load(response)
             return found

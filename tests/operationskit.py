@@ -1,4 +1,4 @@
-"""What operators see to, over real parts: a market from a configuration file, without a server."""
+"""Operations over real parts: a market from a configuration file, without a server."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def market(
     async with AsyncExitStack() as held:
         parts = ChatParts(Compiler(workers=1), Renderers())
         held.push_async_callback(parts.stop)
-        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]
+        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]  # a stand-in
         held.push_async_callback(service.close)
         loaded, credentials = read()
         service.replace(service.prepare(loaded.settings, credentials))
@@ -171,7 +171,7 @@ def lived(made: Market) -> None:
 
 
 def result(provider: str, model: str, **more: Any) -> Result:
-    """What a probe may have found."""
+    """Return a possible result of a probe."""
     found: dict[str, Any] = {
         "at": datetime(2026, 11, 20, 9, tzinfo=UTC),
         "complete": True,

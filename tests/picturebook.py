@@ -1,4 +1,4 @@
-"""What pictures are taken of: every page of the console, and the ways to those that need one."""
+"""Subjects of pictures: every page of the console, and the steps to those that need some."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Broken(Fair):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the pictures show: a project at work, an empty one, and somebody new."""
+    """Content of the pictures: a project at work, an empty one, and somebody new."""
 
     place: Place
     service_view: Broken
@@ -155,7 +155,7 @@ async def _recorded(world: World, team: Team, user: User) -> str:
 
 
 def outside() -> Mapping[str, Go]:
-    """What is shown to who has not signed in."""
+    """Return the pages for a visitor without a sign-in."""
     return {
         "sign-in": at("/sign-in"),
         "sign-in-wrong": _wrong_password,
@@ -176,7 +176,7 @@ def outside() -> Mapping[str, Go]:
 
 
 def inside(scene: Scene) -> Mapping[str, Go]:
-    """What is shown to an operator who is in projects."""
+    """Return the pages for an operator who is in projects."""
     base, bare = f"/projects/{scene.team.project.id}", f"/projects/{scene.empty.id}"
     key, member = f"{base}/keys/{scene.key}", f"{base}/members/{scene.team.member.id}"
     people = f"/operator/users/{scene.team.owner.id}"
@@ -255,7 +255,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
 
 
 def alone() -> Mapping[str, Go]:
-    """What is shown to somebody in no project."""
+    """Return the pages for somebody in no project."""
     return {"start": at("/"), "forbidden": at("/operator/users")}
 
 

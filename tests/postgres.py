@@ -129,7 +129,7 @@ def server(bin: Path, tls: Certificates | None = None) -> Iterator[PostgresServe
 
 
 def _user() -> str | None:
-    """Whom to run as: the server refuses to be root."""
+    """Return the user to run as: the server refuses to be root."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

@@ -104,7 +104,7 @@ def judged(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> ProbeVe
 
 
 def learned(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> Subject:
-    """What later questions know after these replies."""
+    """Return the facts that later questions know after these replies."""
     script, left = BY_ID[id].script(subject), list(replies)
     found = step(script, None)
     while isinstance(found, ProbeRequest):

@@ -39,7 +39,7 @@ def request(**fields: Any) -> ChatRequest:
 def sent(
     dialect: str, partial: Partial | None = None, **fields: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """What goes to a server of that dialect, without model and usual messages; the changes."""
+    """Return the body for that dialect, without model and usual messages, and the changes."""
     out = outgoing(request(**fields), DIALECTS[dialect], "theirs", partial)
     body = json.loads(out.body)
     assert body.pop("model") == "theirs"

@@ -64,7 +64,7 @@ async def _shoot(context: BrowserContext, root: str, go: Go, scene: Scene, file:
 
 
 class _Album:
-    """Where the pictures go, and which are wanted."""
+    """Folder of the pictures, and those that are wanted."""
 
     def __init__(self, to: Path, wanted: Collection[str], scene: Scene) -> None:
         self._to = to

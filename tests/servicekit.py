@@ -68,7 +68,7 @@ class ServiceView:
         self.file.write_text(SERVER + text, encoding="utf-8")
 
     async def reload(self, text: str | None = None) -> ReloadOutcome:
-        """What ``causerie reload`` does, after the file has been written."""
+        """Reload as ``causerie reload`` does, after the file has been written."""
         if text is not None:
             self.write(text)
         loop = asyncio.get_running_loop()

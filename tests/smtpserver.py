@@ -17,7 +17,7 @@ LOGIN = ("causerie", "open-sesame")
 
 @dataclass
 class Mailbox:
-    """What came. ``port`` is where; ``refuses`` is answered to the next recipients instead."""
+    """Letters received at ``port``; ``refuses`` are replies to the next recipients instead."""
 
     port: int = 0
     letters: asyncio.Queue[EmailMessage] = field(default_factory=asyncio.Queue)

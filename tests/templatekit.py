@@ -20,7 +20,7 @@ SMALL = {"turns": 20_000, "characters": 20_000, "made": 400_000}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a rendering ended: ``text``, ``refused`` or ``too much``, and its counts."""
+    """Outcome of a rendering: ``text``, ``refused`` or ``too much``, and its counts."""
 
     kind: str
     words: str
@@ -69,7 +69,7 @@ def _answer(body: bytes) -> bytes:
     asked = json.loads(body)
     limits = RenderLimits(**asked.get("limits", {}))
     budget = RenderBudget(limits)
-    rendering.RenderBudget = lambda _: budget  # type: ignore[misc,assignment]
+    rendering.RenderBudget = lambda _: budget  # type: ignore[misc,assignment]  # replaced
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))  # which ends the process
     try:

@@ -26,7 +26,7 @@ NEW = "nine blue windows open"
 
 
 async def guesses(attempt: Callable[[], Awaitable[object]], error: type[ServiceError]) -> int:
-    """How many attempts fail before one is not even looked at."""
+    """Count the attempts that fail before one is not even looked at."""
     for count in range(100):
         try:
             await attempt()

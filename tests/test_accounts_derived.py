@@ -1,6 +1,6 @@
-"""Whatever happens to people, keys and invitations do what a slow and obvious model says.
+"""People, keys and invitations behave as a slow and obvious model, after any series of changes.
 
-Two processes follow one database: what somebody has lost, both notice.
+Two processes follow one database: both notice a loss of rights.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Door:
 
 @dataclass
 class Person:
-    """What the model knows of somebody."""
+    """The model's state of a person."""
 
     user: User
     role: Role | None = None

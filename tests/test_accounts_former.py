@@ -27,7 +27,7 @@ SLOW = KeyCacheOptions(poll_seconds=3600)
 
 
 class Former(StrEnum):
-    """What became of an admin."""
+    """Present state of a former admin."""
 
     MEMBER = "was admin, is now member"
     VIEWER = "was admin, is now viewer"
@@ -46,7 +46,7 @@ class Means(StrEnum):
 
 @dataclass
 class Remains:
-    """What somebody holds who was an admin."""
+    """Remaining credentials of a former admin."""
 
     scene: Scene
     session: str
@@ -81,7 +81,7 @@ async def remains(world: World, former: Former) -> Remains:
 
 
 async def actor_by(left: Remains, means: Means) -> Actor:
-    """Whom the service takes them for; raises :class:`ServiceError`."""
+    """Return the actor that the service sees; raise :class:`ServiceError`."""
     world = left.scene.world
     if means is Means.SESSION:
         user, _ = await world.sign_in.whose(left.session)
@@ -94,7 +94,7 @@ async def actor_by(left: Remains, means: Means) -> Actor:
 
 
 def allowed(action: Action, former: Former, means: Means) -> Extent:
-    """What the table says; nothing for an account that is disabled or a key without one."""
+    """Return the table's right; none for an account that is disabled or a key without one."""
     if former is Former.DISABLED or means is Means.KEY_OF_KEY:
         return Extent.NO
     part = {Former.MEMBER: RoleColumn.MEMBER, Former.VIEWER: RoleColumn.VIEWER}.get(

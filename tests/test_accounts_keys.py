@@ -269,7 +269,7 @@ async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
 
 
 async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: World) -> None:
-    """What was read before the change must not be kept after the change was heard of."""
+    """A read from before the change must not be kept after the change was heard of."""
     made = await world.key(await world.project())
     store = Flaky(world.store)
     async with KeyCache(store, QUICK, now=lambda: nanoseconds(world.now)) as keys:
@@ -280,7 +280,7 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
         await world.keys.disable(SYSTEM, made.key.id)
         before = keys._seen
         async with asyncio.timeout(20):
-            while keys._seen == before:  # noqa: ASYNC110
+            while keys._seen == before:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.005)
         hold, store.hold = store.hold, None
         hold.set()

@@ -142,7 +142,7 @@ async def test_who_has_an_account_joins_with_it(world: World) -> None:
 
 
 async def test_of_two_invitations_used_at_once_one_counts(world: World) -> None:
-    """Which one may be either; the other changes no role, and is not used up."""
+    """Either may be the one; the other changes no role, and is not used up."""
     owner, guest = await world.person(), await world.person()
     project = await world.project(owner=owner)
     roles = (Role.OWNER, Role.VIEWER)
@@ -206,7 +206,7 @@ async def test_two_owners_cannot_both_leave_at_once(world: World) -> None:
 
 
 async def test_nobody_writes_back_what_somebody_else_has_changed(world: World) -> None:
-    """Whoever changes something that is being changed waits, and finds it as it is then."""
+    """A change to something that is being changed waits, and finds the new state."""
     person, project = await world.person(), await world.project()
     key = (await world.key(project)).key
     async with world.store.writing() as repositories:

@@ -58,7 +58,7 @@ async def test_an_invitation_that_somebody_else_made_before_lets_the_removed_in_
 async def test_an_invitation_for_nobody_in_particular_ends_for_everybody(
     world: World, how: str
 ) -> None:
-    """Whoever is shut out may have handed it on, or use it with another account."""
+    """A person who is shut out may have handed it on, or use it with another account."""
     project, owner, admin = await team(world)
     stranger, guest = await world.person(), await world.person()
     boss = actor_of(owner)

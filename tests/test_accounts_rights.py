@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def subject(self) -> str:
-        """Whose thing it is."""
+        """Return the owner of the thing."""
         return (self.actor.person or self.actor.id) if self.own else self.member.id
 
     async def key(self, purpose: Purpose = Purpose.INFERENCE) -> ApiKey:

@@ -246,7 +246,7 @@ async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
 async def test_a_password_that_is_replaced_while_it_is_checked_changes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever knows the old one does not undo the reset that shuts them out."""
+    """Somebody who knows the old one does not undo the reset that shuts them out."""
     user, operator = await ada(world), await world.person(operator=True)
     link = await world.users.reset_link(actor_of(operator), user.id)
     check = world.passwords.matches

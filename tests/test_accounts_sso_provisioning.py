@@ -1,4 +1,4 @@
-"""Who comes in by the word of another provider, and who does not."""
+"""Sign-in with the identity of another provider: admitted people and rejected ones."""
 
 from __future__ import annotations
 

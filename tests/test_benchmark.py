@@ -1,4 +1,4 @@
-"""What a benchmark counts: tokens of a stretch, its times, and the load it makes."""
+"""Counts of a benchmark: tokens of a run, its times, and the load it makes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_prompts_are_unlike_each_other_and_as_long() -> None:
 async def load_of(
     script: Fault | Reply, streams: int, *, seconds: float = 0.4, grace: float = 5.0
 ) -> tuple[BenchProgress, int]:
-    """What a stretch saw, and how many requests there were."""
+    """Return the sample of a run, and the number of requests."""
     async with upstream(script) as there:
         client = HttpClient(there.base_url)
         provider = Provider("e", client, GENERIC)

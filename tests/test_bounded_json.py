@@ -186,7 +186,7 @@ COSTLY = st.one_of(
 @settings(max_examples=40)
 @given(numbers=st.lists(COSTLY, min_size=1, max_size=4), size=st.sampled_from([SMALL, MIB // 2]))
 def test_costly_numbers_are_few_in_what_is_admitted(numbers: list[bytes], size: int) -> None:
-    """Whatever is repeated: numbers that take microseconds each are counted before decoding."""
+    """Numbers that take microseconds each are counted before decoding, in any repetition."""
     text = b",".join(numbers)
     times = (size - 2) // (len(text) + 1)
     if reason_of(b"[" + b",".join([text] * times) + b"]", Bounds()):

@@ -135,7 +135,7 @@ async def test_without_scripts_all_of_it_works(fair: Place) -> None:
 
 
 async def _begins(page: Page, selector: str) -> float:
-    """Where the words of an element begin."""
+    """Return the left edge of an element's text."""
     words = "each => { const range = document.createRange(); range.selectNodeContents(each);"
     found = page.locator(selector).first
     return float(await found.evaluate(words + " return range.getBoundingClientRect().x; }"))

@@ -50,7 +50,7 @@ class Execution:
     service: Service
 
     async def first_link(self) -> str:
-        """What the service prints for whoever comes first, a moment after it is ready."""
+        """Return the link that the service prints for the first person once it is ready."""
         async with asyncio.timeout(20):
             while True:
                 if found := _LINK.search(self.service.log.read_text()):
@@ -107,7 +107,7 @@ class Execution:
         return secret
 
     async def code(self, id: str) -> str:
-        """What a tab of the dialog shows to be copied."""
+        """Return the text that a tab of the dialog offers to copy."""
         return await self.page.text_content(f"dialog #code-{id}") or ""
 
     async def act(self, name: str) -> None:
@@ -123,7 +123,7 @@ class Execution:
         return await self.copied()
 
     def client(self, key: str) -> AsyncOpenAI:
-        """What a program of theirs uses."""
+        """Return a client as a program of theirs uses it."""
         return AsyncOpenAI(
             api_key=key, base_url=f"{self.service.root}/hosted/v1", max_retries=0, timeout=60
         )
@@ -150,7 +150,7 @@ class Execution:
             )
 
     async def let_in_again(self, key: str) -> None:
-        """Whom a budget has stopped goes on when it was raised: the doors hear within a second."""
+        """Wait until a raised budget admits the key: the doors hear of it within a second."""
         async with asyncio.timeout(20):
             while True:
                 try:
@@ -177,7 +177,7 @@ async def page() -> AsyncIterator[Page]:
 
 
 async def ran(*command: str) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     out, trouble = await process.communicate()
     assert process.returncode == 0, trouble.decode()

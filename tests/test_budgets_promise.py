@@ -47,7 +47,7 @@ class Running:
 
 @dataclass
 class Told:
-    """What a day has seen, by one budget."""
+    """State of a day, by one budget."""
 
     amount: int
     spent: int = 0
@@ -106,7 +106,7 @@ class Promise(RuleBasedStateMachine):
         self._write()
 
     def _write(self) -> None:
-        """What was spent today goes into the database."""
+        """Write today's spent amounts into the database."""
         for day, cost, tokens in self.unwritten:
             if day == self.today:
                 self.written = self.written[0] + cost, self.written[1] + tokens
@@ -115,7 +115,7 @@ class Promise(RuleBasedStateMachine):
         self.books.known = {"key:ck_a": spent, "project:p": spent}
 
     async def _told(self) -> None:
-        """What was given back in the background is there: an answer comes after it."""
+        """Wait until amounts given back in the background are there: an answer comes after them."""
         nothing = [Claim("key:ck_none", (Budget(Decimal(1)),))]
         for process in self.processes:
             await process.reserve(nothing, "small", Decimal(0), 0)

@@ -1,4 +1,4 @@
-"""Which targets can serve a request, and what a model says of itself."""
+"""Targets that can serve a request, and a model's entry."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_lengths_are_those_that_hold_whoever_answers() -> None:
         ModelProfile(4000),
     ]
     entry = model(
-        *(TargetCapabilities(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]
+        *(TargetCapabilities(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]  # lambda
     ).entry()
     assert (entry["context_length"], entry["max_output_tokens"]) == (4000, 500)
     assert entry["architecture"]["input_modalities"] == ["text", "image"]

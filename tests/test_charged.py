@@ -57,7 +57,7 @@ async def left(asking: asyncio.Task[Any]) -> None:
 
 
 def cost_of(record: UsageRecord) -> bool:
-    """Whether a record costs what its tokens do."""
+    """Return true if a record's cost is that of its tokens."""
     return record.cost == PRICE.cost(prompt=record.prompt, cached=0, completion=record.completion)
 
 
@@ -92,7 +92,7 @@ async def test_who_leaves_before_the_first_content_pays_for_the_prompt(
 
 
 async def test_a_plain_request_that_is_streamed_ends_with_its_client() -> None:
-    """What was made until then is charged, and no more is made."""
+    """Tokens made until then are charged, and no more are made."""
     async with providing() as provider, charging(provider.base_url) as there:
         asking = there.send("a", "streamed", "a/100 Hi", max_tokens=100)
         await provider.arrived.acquire()
@@ -284,7 +284,7 @@ class World:
 
 
 def idle(provider: CountingProvider) -> bool:
-    """Whether it works on nothing."""
+    """Return true if it works on nothing."""
     return not provider.waiting and all(bill.over for bill in provider.bills.values())
 
 
@@ -419,7 +419,7 @@ class Leaving(RuleBasedStateMachine):
         assert cost_of(record) or record.completion == 0 == record.cost
 
     async def _used(self) -> int:
-        """What counts against the limit of tokens now."""
+        """Return the tokens that count against the limit now."""
         asking = self.world.there.send("last", "streamed", "last/1 Hi", stream=True, max_tokens=1)
         provider = self.world.providers[0]
         await settled(lambda: "last" in provider.bills)

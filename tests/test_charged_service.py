@@ -1,4 +1,4 @@
-"""What is charged by a whole service: a real engine of ours, and providers, with accounts."""
+"""Charges by a whole service: a real engine of ours, and providers, with accounts."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_request_whose_engine_dies_is_told_when_to_come_again(
         assert record.status == 503
         assert not record.cost
         async with asyncio.timeout(60):
-            while (await there.send(headers, "real", "Hi", max_tokens=1))[0] != 200:  # noqa: ASYNC110
+            while (await there.send(headers, "real", "Hi", max_tokens=1))[0] != 200:  # noqa: ASYNC110 - no event comes
                 await asyncio.sleep(0.1)  # another process starts it again
 
 
@@ -237,7 +237,7 @@ async def gateway(
 
 @pytest.mark.parametrize("more", ["", "always_stream = false"])
 async def test_a_provider_streams_where_somebody_pays(tmp_path: Path, more: str) -> None:
-    """What was made is charged; where it may not be streamed, what it may become."""
+    """Generated tokens are charged; if streaming is not allowed, the possible ones are."""
     async with providing() as provider, gateway(tmp_path, provider, more=more) as there:
         key, headers = await there.key()
         asking = there.send(headers, "theirs", f"a/100 {LONG}", max_tokens=100)

@@ -47,7 +47,7 @@ def long() -> JsonSchema:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where each schema was looked at."""
+    """Record the thread in which each schema is prepared."""
     seen: list[str] = []
 
     def prepare(schema: Mapping[str, object], **how: Any) -> Prepared:
@@ -113,7 +113,7 @@ async def test_it_is_known_what_may_spell_a_control_token(
 
 
 async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() -> None:
-    """Whatever differs alongside the schema: each is as if nothing had come before."""
+    """Requests that differ in anything but the schema are as if nothing had come before."""
     engine = FakeEngine("m", FakeScript(["x"] * 100), context_length=100_000)
     chat = TextChat(engine, Unchecked())
     tool = Tool("get_weather", WEATHER)

@@ -109,7 +109,7 @@ async def test_a_schema_that_spells_a_control_token_is_known_to() -> None:
 
 
 async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() -> None:
-    """Whatever differs alongside the functions: each is as if nothing had come before."""
+    """Requests that differ in anything but the functions are as if nothing had come before."""
     engine = FakeEngine("m", FakeScript(["x"] * 100), context_length=100_000)
     chat = TextChat(engine, Unchecked())
     ways = itertools.product(

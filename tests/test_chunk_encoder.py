@@ -55,7 +55,7 @@ all_events = st.lists(said | st.lists(ends, max_size=1) | st.lists(used, max_siz
 
 
 def chunks(frame: ResponseContext, events: list[Event]) -> Iterator[Chunk]:
-    """What the contract makes of events, written down anew."""
+    """Yield the chunks that the contract makes of events, in a second implementation."""
 
     def chunk(*choices: ChunkChoice) -> Chunk:
         return Chunk(

@@ -85,7 +85,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def interrupts(self) -> None:
-        """What Ctrl-C does to the foreground process."""
+        """Signal the process as Ctrl-C does the one in the foreground."""
         self._process.send_signal(signal.SIGINT)
 
     async def ended(self) -> int:

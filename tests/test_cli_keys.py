@@ -20,7 +20,7 @@ def project(terminal: Terminal) -> str:
 
 
 def works(terminal: Terminal, credential: str) -> bool:
-    """Whether the database lets the bearer in."""
+    """Return true if the database admits the bearer."""
 
     async def ask() -> bool:
         database = Database(f"sqlite:///{terminal.folder}/causerie.db")

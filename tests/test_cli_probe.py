@@ -298,7 +298,7 @@ def test_a_file_that_changed_meanwhile_is_left(
 
 
 def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
-    """What the settings name is looked for alongside the link, as the service does."""
+    """Files that the settings name are looked for next to the link, as the service does."""
     real, link = tmp_path / "real" / "a.toml", tmp_path / "causerie.toml"
     real.parent.mkdir()
     real.write_text('[[models]]\nid = "a"\nref = "pypi:a"\ntemplate = "a.jinja"\n')

@@ -92,7 +92,7 @@ def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
 
 
 def test_a_configuration_from_a_pipe_is_read_once(tmp_path: Path) -> None:
-    """What the command line chooses of it must not leave the rest of it behind."""
+    """Options of the command line that choose from it must not leave the rest of it behind."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     models = "".join(f'[[models]]\nid = "{name}"\nengine = "fake"\n' for name in "ab")

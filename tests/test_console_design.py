@@ -1,4 +1,4 @@
-"""What the design promises: contrast for every pair of colours, in both themes; no stray files."""
+"""Promises of the design: contrast for every pair of colours, in both themes; no stray files."""
 
 from __future__ import annotations
 

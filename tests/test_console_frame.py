@@ -1,4 +1,4 @@
-"""What holds for every page of the console: who may send forms, cookies, headers, files."""
+"""Rules for every page of the console: origins of forms, cookies, headers, files."""
 
 from __future__ import annotations
 

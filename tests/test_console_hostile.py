@@ -1,4 +1,4 @@
-"""What people write into fields stays text: on pages, in the database, in addresses."""
+"""Text that people write into fields stays text: on pages, in the database, in addresses."""
 
 from __future__ import annotations
 

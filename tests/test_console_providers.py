@@ -42,7 +42,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(world: World, folder: Path, **made: object) -> AsyncIterator[Bench]:
-    async with market(world, folder, **made) as shown:  # type: ignore[arg-type]
+    async with market(world, folder, **made) as shown:  # type: ignore[arg-type]  # arguments by name
         service_view = ScriptedServiceView()
         service_view.operations = shown.services
         async with console_of(world, service_view=service_view) as place:

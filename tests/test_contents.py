@@ -1,4 +1,4 @@
-"""What is gathered of one request: as it was sent, the reply folded, both within bounds."""
+"""Contents of one request: as it was sent, the reply folded, both within bounds."""
 
 from __future__ import annotations
 

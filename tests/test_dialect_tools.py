@@ -21,7 +21,7 @@ ALLOWED = {
         "tools": [{"type": "function", "function": {"name": "g"}}],
     },
 }
-MAY = {**ALLOWED, "allowed_tools": {**ALLOWED["allowed_tools"], "mode": "auto"}}  # type: ignore[dict-item]
+MAY = {**ALLOWED, "allowed_tools": {**ALLOWED["allowed_tools"], "mode": "auto"}}  # type: ignore[dict-item]  # a dict
 # none auto required named allowed(required) allowed(auto); s: as sent, 1: only the function
 # and `required`, o: only the function, r: refused, x: without functions, d: dropped
 CHOICES = {

@@ -162,7 +162,7 @@ async def test_a_host_that_names_none_is_told_also_where_pages_are(host: str) ->
 
 
 async def test_who_cannot_be_told_is_hung_up_on() -> None:
-    """Whatever breaks in the telling: nobody waits for an answer that will not come."""
+    """Nobody waits for an answer that will not come, even if the report of the error fails."""
 
     def breaks(exchange: Exchange, failure: ServiceError) -> None:
         raise RuntimeError("no page")

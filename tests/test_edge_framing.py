@@ -18,7 +18,7 @@ from causerie.edge.server import Listen
 
 @dataclass
 class Heard:
-    """What a connection made of the bytes: each request's path, host and body, and the answers."""
+    """Requests that a connection read from bytes (path, host and body), and the answers."""
 
     requests: list[tuple[str, str | None, bytes]]
     written: bytes

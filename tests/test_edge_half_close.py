@@ -58,7 +58,7 @@ async def sent(port: int, data: bytes) -> socket.socket:
 
 
 async def read(client: socket.socket, until: bytes | None = None) -> bytes:
-    """What comes until these bytes came, or until the end."""
+    """Read until these bytes came, or until the end."""
     loop, got = asyncio.get_running_loop(), b""
     while until is None or until not in got:
         piece = await loop.sock_recv(client, 1 if until else 65_536)

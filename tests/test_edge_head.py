@@ -28,7 +28,7 @@ LENGTH = "content-length"
 
 
 async def settled() -> None:
-    """Whatever can be done with what has arrived is done, each step in its turn of the loop."""
+    """Handle all that has arrived, each step in its turn of the loop."""
     for _ in range(8):
         await asyncio.sleep(0)
 
@@ -65,7 +65,7 @@ class Listener:
         await self.server.ended()
 
     def seen(self) -> list[object]:
-        """What was said of each request, but for its length."""
+        """Return the parts of each request, but for its length."""
         return [
             (
                 structs.replace(one.head, headers=Headers()),

@@ -1,4 +1,4 @@
-"""What clients call their programs: cleaned, cut, and kept as nothing but a label."""
+"""Names of clients' programs: cleaned, cut, and kept as nothing but a label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the service and the engine's process meet."""
+"""Socket between the service and the engine's process."""
 
 from __future__ import annotations
 

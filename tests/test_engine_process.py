@@ -16,7 +16,7 @@ _LONG = 3600.0
 
 
 class Open:
-    """What stays open as long as the process lives."""
+    """A stream that stays open as long as the process lives."""
 
     async def read(self, size: int) -> bytes:
         return await asyncio.get_running_loop().create_future()

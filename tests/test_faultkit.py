@@ -38,7 +38,7 @@ class Peer:
         await self.writer.drain()
 
     async def everything(self, seconds: float = SILENCE) -> bytes:
-        """What comes until the end, or until nothing comes any more."""
+        """Read until the end, or until nothing comes any more."""
         got = b""
         while True:
             try:

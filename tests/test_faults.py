@@ -1,4 +1,4 @@
-"""What a client gets when a provider goes wrong: every fault, alone and with another provider.
+"""A client's answer at every fault of a provider, alone and with another provider.
 
 ``docs/reference/faults.md`` shows the same table.
 """
@@ -286,7 +286,7 @@ async def test_a_plain_reply_that_nobody_gives_fails_as_it_is() -> None:
 
 
 async def test_reasoning_that_nobody_has_seen_is_begun_anew() -> None:
-    """What the client did not want to see is no reason to fail where nobody can go on."""
+    """Reasoning that the client did not ask for is no reason to fail if nobody can continue."""
     reply = Reply(reasoning="Was soll ich sagen …")
     broken = Broken(Fault.RESET_MID_STREAM, after=2, reply=reply)
     async with (

@@ -76,7 +76,7 @@ def configured(up: Upstream, dialect: str = "generic", more: str = "", doors: st
 
 
 def changes(headers: Any) -> list[str]:
-    """What an answer says was changed."""
+    """Return the changes that an answer reports."""
     text: str = headers.get("x-request-changes", "")
     return text.split(", ") if text else []
 
@@ -252,7 +252,7 @@ async def test_the_official_client_goes_on_working(tmp_path: Path) -> None:
         base_url = f"{there.root}/gateway/v1"
         async with AsyncOpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
             ask = client.chat.completions.with_raw_response.create
-            first = await ask(model="fast", messages=HELLO, extra_body={"odd": 1, "models": ["a"]})  # type: ignore[call-overload]
+            first = await ask(model="fast", messages=HELLO, extra_body={"odd": 1, "models": ["a"]})  # type: ignore[call-overload]  # plain
             reply = first.parse().choices[0].message
             assert reply.content
             assert set(changes(first.headers)) == {"odd dropped", "models dropped"}
@@ -265,7 +265,7 @@ async def test_the_official_client_goes_on_working(tmp_path: Path) -> None:
             with pytest.raises(BadRequestError) as refused:
                 await client.chat.completions.create(
                     model="fast",
-                    messages=HELLO,  # type: ignore[arg-type]
+                    messages=HELLO,  # type: ignore[arg-type]  # plain dicts
                     service_tier="priority",
                     extra_body={"models": ["a"]},
                     extra_headers={"x-unknown-params": "reject"},

@@ -205,7 +205,7 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
 
 
 async def test_a_load_makes_the_facts_known() -> None:
-    """Whoever lists models need not wait for the first request."""
+    """A list of models need not wait for the first request."""
     async with Fleet([entry(Yard([Ship("a")]), preload=True)]) as fleet:
         await fleet.ready()
         assert fleet.engine("a").known is not None
@@ -382,7 +382,7 @@ async def test_a_larger_budget_is_heard_of_by_who_waits_for_room() -> None:
 
 @pytest.mark.usefixtures("single_steps")
 async def test_a_load_that_a_reload_cancels_leaves_no_room_before_there_is_some() -> None:
-    """What it has had unloaded still ends."""
+    """A model whose unloading it had started still ends."""
     old = Ship("b", memory_bytes=10, may_stop=asyncio.Event())
     new = Ship("a", memory_bytes=10)
     other = entry(Yard([old]), model="b")

@@ -1,4 +1,4 @@
-"""What the constraint admits, the parser understands, in every format."""
+"""Every text that the constraint admits is understood by the parser, in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model wrote comes back in its prompt as its format declares it."""
+"""A model's own output comes back in its prompt as its format declares it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _rendered(
 def _calls_in_prompt(
     template: ChatTemplate, form: ModelFormat, content: str | None = None
 ) -> tuple[str, str]:
-    """What is declared for calls of the past, and the prompt."""
+    """Return the declared text of calls of the past, and the prompt."""
     assert form.calls
     made = MADE if form.calls.parallel else MADE[:1]
     calls = tuple(
@@ -101,7 +101,7 @@ def _calls_in_prompt(
 
 
 def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str, str]:
-    """What is declared for reasoning and answer of the past, and the prompt."""
+    """Return the declared text of reasoning and answer of the past, and the prompt."""
     assert form.reasoning
     said = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "ANSWER"
     answer = Message("assistant", "ANSWER", reasoning_content="Hm, so.")
@@ -151,7 +151,7 @@ def test_what_is_said_before_a_call_is_a_message_of_its_own(name: str, thought: 
 
 
 def _shows_both(template: ChatTemplate, form: ModelFormat, said: str | None, thought: str) -> bool:
-    """Whether two calls of one message are in the prompt, each before its result."""
+    """Return true if two calls of one message are in the prompt, each before its result."""
     calls = (ToolCall("abcdefgh1", "time", '{"zone": "UTC"}'),
              ToolCall("abcdefgh2", "get_weather", '{"city": "Oslo"}'))  # fmt: skip
     answer = Message("assistant", said, tool_calls=calls, reasoning_content=thought)
@@ -186,7 +186,7 @@ def test_real_templates_lose_no_call_beside_another(said: str | None, thought: s
 
 
 def _in_order(template: ChatTemplate, form: ModelFormat, thought: str) -> bool:
-    """Whether what was said before a call is in the prompt, before the call."""
+    """Return true if the text before a call is in the prompt, before the call."""
     call = ToolCall("abcdefgh1", "get_weather", '{"city": "Oslo"}')
     answer = Message("assistant", "I look.", tool_calls=(call,), reasoning_content=thought)
     results = [Message("tool", "RAIN", tool_call_id=call.id)]
@@ -435,7 +435,7 @@ def _asked_thinking_stays(template: ChatTemplate, form: ModelFormat) -> bool:
 
 
 def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool:
-    """Whether the prompt of a second turn is that of the first, what was said, and more.
+    """Return true if the prompt of a second turn is that of the first, the reply, and more.
 
     White space between reasoning and what follows is the model's affair.
     """

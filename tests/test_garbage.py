@@ -76,7 +76,7 @@ _BROKEN: list[dict[str, object]] = [
 
 @pytest.fixture
 def kept() -> Iterator[list[Any]]:
-    """What only the garbage collector could free, from now on."""
+    """Collect objects that only the garbage collector could free, from now on."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

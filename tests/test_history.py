@@ -35,7 +35,7 @@ def _system(text: str) -> Message:
 
 
 def _told(*messages: Message, **capabilities: object) -> list[tuple[str, str]]:
-    shaped = TemplateCapabilities(**capabilities)  # type: ignore[arg-type]
+    shaped = TemplateCapabilities(**capabilities)  # type: ignore[arg-type]  # fields by name
     arranged_entries = arranged(entries(messages, shaped, ("reasoning_content",)), shaped)
     return [(str(entry["role"]), str(entry["content"])) for entry in arranged_entries]
 
@@ -143,7 +143,7 @@ def test_parts_of_text_are_joined_and_pictures_kept() -> None:
         (),
     )
     assert joined["content"] == "ab"
-    assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]
+    assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]  # parts
 
 
 @pytest.mark.parametrize(("late", "order"), [(True, "0123456"), (False, "0136245")])
@@ -250,7 +250,7 @@ def test_long_ids_become_short_ones_that_stay_the_same() -> None:
     ]
     first, second = entries(messages, TemplateCapabilities(short_ids=True), ())
     short = second["tool_call_id"]
-    assert first["tool_calls"][0]["id"] == short  # type: ignore[index]
+    assert first["tool_calls"][0]["id"] == short  # type: ignore[index]  # a list
     assert len(str(short)) == 9
     assert str(short).isalnum()
     kept = entries(

@@ -28,7 +28,7 @@ from causerie.store.columns import microseconds
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Where the database is; ``None`` is a file in the service's own folder."""
+    """Return the URL of the database; ``None`` is a file in the service's own folder."""
     if request.param == "sqlite":
         return None
     found: str = request.getfixturevalue("hosted_database")
@@ -178,7 +178,7 @@ async def test_a_budget_is_held_before_and_settled_after(service_view: ServiceVi
 
 
 async def test_many_at_once_do_not_pass_a_budget_together(service_view: ServiceView) -> None:
-    """What is reserved counts: those that run hold what they may cost at most."""
+    """Reservations count: running requests hold their highest possible cost."""
     made = await service_view.office.key(
         bounds=LimitsAndBudgets(budgets=(Budget(Decimal(200), unit=Unit.TOKENS),))
     )

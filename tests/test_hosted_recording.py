@@ -20,7 +20,7 @@ from causerie.errors import NotFound
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Where the database is; ``None`` is a file in the service's own folder."""
+    """Return the URL of the database; ``None`` is a file in the service's own folder."""
     if request.param == "sqlite":
         return None
     found: str = request.getfixturevalue("hosted_database")
@@ -44,7 +44,7 @@ def client(service: Service, key: str) -> AsyncOpenAI:
 
 
 async def said(services: Office, key: str, words: str) -> Recording:
-    """What was kept of the request that said this, once it is there; others write it."""
+    """Return the recording of the request with these words, once it is there; others write it."""
     async with asyncio.timeout(20):
         while True:
             for one in await services.records():

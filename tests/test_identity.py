@@ -77,7 +77,7 @@ class Browser:
         return await self.provider.finish(*await self.leave())
 
     async def refused(self) -> str:
-        """What the log says of why it was not believed; people are told less."""
+        """Return the reason in the log for the rejection; people see less."""
         attempt, returned = await self.leave()
         return await self.refused_with(attempt, returned)
 
@@ -91,7 +91,7 @@ class Browser:
         return str(lines[-1]["why"])
 
     async def failed(self) -> str:
-        """What the log says of a provider that cannot be asked."""
+        """Return the log's text on a provider that cannot be asked."""
         with capture_logs() as lines, pytest.raises(UpstreamFailed) as caught:
             await self.come()
         assert caught.value.code == "identity_provider"

@@ -70,7 +70,7 @@ def body(url: str) -> bytes:
 
 
 def refusal(url: str, inside: Inside = NONE) -> InvalidRequest | None:
-    """How the whole request is refused for a provider that fetches, if it is."""
+    """Return the refusal of the whole request for a provider that fetches, if any."""
     try:
         outgoing(parse(body(url), ParsingRules()), replace(OPENAI, inside=inside), "theirs")
     except InvalidRequest as error:

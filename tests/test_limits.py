@@ -1,4 +1,4 @@
-"""Who is let in, who is not and what they are told; a lease gives back however it ends."""
+"""Admission, refusals and their texts; a lease gives back however it ends."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from causerie.protocol.request import (
 
 
 def request(*messages: Message, **rest: object) -> ChatRequest:
-    return ChatRequest(model="m", messages=messages, **rest)  # type: ignore[arg-type]
+    return ChatRequest(model="m", messages=messages, **rest)  # type: ignore[arg-type]  # fields by name
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def _at_most(truth: Tokens, need: Tokens) -> Tokens:
 
 
 def _settle(seen: Seen, used: Tokens, now: int) -> None:
-    """What was foreseen counts when it was let in, the rest when it became known."""
+    """Count the estimate at its admission, and the rest at the time it became known."""
     within = _at_most(used, seen.reserved)
     more = Tokens(used.input - within.input, used.output - within.output)
     seen.counts = [(seen.at, within), (now, more)]

@@ -81,7 +81,7 @@ def adapter(width: int, blocks: int, scale: float) -> dict[str, Matrix]:
 
 @asynccontextmanager
 async def engine(gguf: Path, **options: object) -> AsyncIterator[LlamaCppEngine]:
-    chosen = LlamaCppOptions(  # type: ignore[arg-type]
+    chosen = LlamaCppOptions(  # type: ignore[arg-type]  # fields by name
         context=256, parallel=1, threads=THREADS, **options
     )
     made = LlamaCppEngine("small", gguf, chosen)
@@ -101,7 +101,7 @@ async def said(engine: LlamaCppEngine) -> list[int]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plain(gguf: Path) -> list[int]:
-    """What the model says by itself."""
+    """Return the model's output without an adapter."""
     async with engine(gguf) as alone:
         return await said(alone)
 

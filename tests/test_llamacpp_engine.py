@@ -228,7 +228,7 @@ async def test_a_text_that_cannot_fit_is_not_read(
 async def test_an_answer_ends_where_the_context_does(engine: LlamaCppEngine) -> None:
     request = TextRequest([100] * (CONTEXT - 3), 50, GREEDY, ignore_eos=True)
     last = (await run(engine, request))[-1]
-    assert last == Stopped("length", CONTEXT - 3, 3, last.cached_tokens)  # type: ignore[union-attr]
+    assert last == Stopped("length", CONTEXT - 3, 3, last.cached_tokens)  # type: ignore[union-attr]  # a Stopped
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
@@ -394,7 +394,7 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
 
 @pytest.fixture
 def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go; a Unix socket takes no long path."""
+    """Use a short folder for temporary files; a Unix socket takes no long path."""
     with tempfile.TemporaryDirectory(prefix="e") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield Path(folder)

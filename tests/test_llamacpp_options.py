@@ -1,4 +1,4 @@
-"""What is chosen for llama.cpp from the machine and the model's header."""
+"""Options chosen for llama.cpp from the machine and the model's header."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def trusted(certificates: Certificates) -> ssl.SSLContext:
 @asynccontextmanager
 async def outbox(box: Mailbox, **server: object) -> AsyncIterator[Outbox]:
     options = {"host": "127.0.0.1", "port": box.port, "sender": "causerie@example.org"}
-    made = Outbox(MailServer(**{**options, "tls": "off", **server}), retry_seconds=0.01)  # type: ignore[arg-type]
+    made = Outbox(MailServer(**{**options, "tls": "off", **server}), retry_seconds=0.01)  # type: ignore[arg-type]  # fields by name
     async with owned(made.deliver()):
         yield made
 
@@ -160,7 +160,7 @@ async def test_one_address_gets_few_letters(lite: World) -> None:
 
 @pytest.mark.parametrize("email", ["ada@example.org", None])
 async def test_an_invitation_does_not_tell_either(lite: World, email: str | None) -> None:
-    """Whoever has created or found the link may not be who has the address."""
+    """The person who created or found the link may not be the one who has the address."""
     await lite.person("ada", password=PASSWORD)
     owner = await lite.person()
     project = await lite.project(owner=owner)

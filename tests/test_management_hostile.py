@@ -1,4 +1,4 @@
-"""What attackers send to the management API: nothing breaks, nothing is told, nothing changes."""
+"""Attacks on the management API: nothing breaks, nothing is disclosed, nothing changes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_in_the_authorization_header(services: Office, credential: str) ->
 
 
 async def test_a_name_is_kept_as_it_is(services: Office) -> None:
-    """What looks like a query is a name like any other."""
+    """A text that looks like a query is a name like any other."""
     for word in ("'; DROP TABLE users; --", "<script>alert(1)</script>", "Robert' OR 1=1"):
         made = await services.ask(OPERATOR, "/projects", {"name": word})
         assert made.json()["name"] == word

@@ -40,7 +40,7 @@ class Scene:
         return f"/projects/{self.project.id}"
 
     async def a_key(self, purpose: Purpose = Purpose.INFERENCE) -> str:
-        """Where a key is that was made by whoever asks, or by somebody else."""
+        """Return the path of a key created by the caller, or by somebody else."""
         maker = self.me if self.own else self.target
         made = await self.services.world.key(self.project, maker, purpose=purpose)
         return f"/keys/{made.key.id}"

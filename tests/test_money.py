@@ -1,4 +1,4 @@
-"""How amounts of money are written."""
+"""Format of amounts of money."""
 
 from __future__ import annotations
 

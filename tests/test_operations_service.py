@@ -33,7 +33,7 @@ async def send(running: ServiceView, path: str, body: object) -> tuple[int, Any]
 
 
 async def ended(running: ServiceView) -> Any:
-    """How the probe under way ends."""
+    """Return the result of the running probe."""
     async with asyncio.timeout(60):
         while True:
             status, probe = await running.get("/api/providers/north/probe", OPERATOR)

@@ -1,4 +1,4 @@
-"""Whatever the bytes are: a request or a refusal, never anything else."""
+"""Any bytes give a request or a refusal, never anything else."""
 
 from __future__ import annotations
 

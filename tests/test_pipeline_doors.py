@@ -1,4 +1,4 @@
-"""What a door has is what it has now, also where the pipeline has met one of its name before."""
+"""A door's present models apply, also if the pipeline has met one of its name before."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
 @pytest.mark.engine
 @pytest.mark.timeout(400)
 async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> None:
-    """What the catalog claims is what is measured."""
+    """The measured parameters are those that the catalog claims."""
     config = f"""
         [[models]]
         id = "small"

@@ -179,7 +179,7 @@ HI = Message("user", "hi")
 
 
 def _request(*messages: Message, **fields: object) -> ChatRequest:
-    return ChatRequest(model="m", messages=messages, **fields)  # type: ignore[arg-type]
+    return ChatRequest(model="m", messages=messages, **fields)  # type: ignore[arg-type]  # fields by name
 
 
 def _text(

@@ -1,4 +1,4 @@
-"""What an upstream refuses, as an error of ours: whose fault it is, and none of its secrets."""
+"""Refusals of a provider, as errors of ours: whose fault it is, and none of its secrets."""
 
 from __future__ import annotations
 

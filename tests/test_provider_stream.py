@@ -54,7 +54,7 @@ async def test_a_reply_that_is_complete_but_for_its_usage_is_no_failure(
     ids=["an error", "no JSON"],
 )
 async def test_what_fails_after_the_end_of_a_reply_does_not_break_it(rest: bytes) -> None:
-    """Whoever went on with it elsewhere would say more than the whole."""
+    """A target that continued it would say more than the whole."""
     events: list[Event] = []
     async for batch in stream(b"data: " + ENDED + b"\n\n" + rest):
         events += batch

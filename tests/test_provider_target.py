@@ -138,7 +138,7 @@ async def test_what_a_kept_connection_lost_is_asked_once_more(
 
 
 async def test_no_other_kept_connection_is_tried_after_one_that_was_lost() -> None:
-    """Where one was closed all may have been."""
+    """If one was closed all may have been."""
     async with upstream([Reply(), Reply(), Fault.CLOSE, Reply()]) as up, remote(up) as chat:
         await asyncio.gather(events_of(chat, PLAIN), events_of(chat, PLAIN))
         await events_of(chat, PLAIN)

@@ -74,7 +74,7 @@ COMBINATIONS = tuple(combinations())
 
 
 def meant(asked: Mapping[str, Any]) -> Meant | None:
-    """What the fields mean together, ``None`` where they contradict."""
+    """Return the meaning of the fields together, ``None`` if they contradict."""
     inside = asked["reasoning"] or {}
     efforts = {asked["reasoning_effort"], inside.get("effort")} - {None}
     budgets = {asked["thinking_token_budget"], inside.get("max_tokens")} - {None}
@@ -94,7 +94,7 @@ def meant(asked: Mapping[str, Any]) -> Meant | None:
 
 
 def expected(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
-    """What a server of that dialect is to be told, ``None`` for a refusal."""
+    """Return the meaning for a server of that dialect, ``None`` for a refusal."""
     wish = meant(asked)
     if wish is None or wish.on is False:
         return wish
@@ -112,7 +112,7 @@ def expected(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
 
 
 def heard(dialect: str, body: Mapping[str, Any]) -> Meant:
-    """What a server of that dialect understands, by its own documentation."""
+    """Return the meaning that a server of that dialect reads, by its own documentation."""
     kwargs = body.get("chat_template_kwargs", {})
     effort = body.get("reasoning_effort")
     match dialect:
@@ -144,7 +144,7 @@ def heard(dialect: str, body: Mapping[str, Any]) -> Meant:
 
 
 def told(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
-    """What the server is really told."""
+    """Return the meaning that the server is really sent."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": LIMIT}
     try:
         request = parse(msgspec.json.encode(body | asked), ParsingRules(reasoning_object=True))

@@ -83,7 +83,7 @@ async def ended(process: int) -> None:
 
 def _asked(*words: str, **more: object) -> ChatRequest:
     messages = tuple(Message("user", each) for each in words)
-    return ChatRequest("the-model", messages, **more)  # type: ignore[arg-type]
+    return ChatRequest("the-model", messages, **more)  # type: ignore[arg-type]  # fields by name
 
 
 async def test_a_prompt_is_the_same_and_tells_the_same_authors(renderers: Renderers) -> None:

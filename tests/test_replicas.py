@@ -141,7 +141,7 @@ class Replicas:
         return [reply.status for reply in await asyncio.gather(*asked)]
 
     async def spent(self, key: NewKey) -> Decimal:
-        """What the ledger has."""
+        """Return the amount in the ledger."""
         return sum(
             (one.cost for one in await self.office.records() if one.key == key.key.id), Decimal()
         )

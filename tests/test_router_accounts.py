@@ -64,7 +64,7 @@ class Bank:
         return await self.service_view.get(R + path, key)
 
     async def until(self, path: str, key: str, wanted: Any) -> Any:
-        """What is told, once it is as wanted; records are written a little after a reply."""
+        """Return the answer, once it is as wanted; records are written a little after a reply."""
         async with asyncio.timeout(10):
             while True:
                 status, told = await self.get(path, key)
@@ -214,7 +214,7 @@ async def test_a_record_tells_of_no_model_but_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["dearer", "gone"])
 async def test_a_request_costs_what_it_did_when_it_began(tmp_path: Path, change: str) -> None:
-    """Whatever a reload makes of its model meanwhile, the books and the client agree."""
+    """The books and the client agree, even if a reload changes its model meanwhile."""
     tale = Reply("Once upon a time there was a price.", pause=0.02)
     async with upstream(lambda received: tale) as up:
         text = config(up.base_url)

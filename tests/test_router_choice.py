@@ -1,4 +1,4 @@
-"""Which endpoints of an entry a request goes to: what excludes them, and in which order."""
+"""Endpoints of an entry for a request: exclusions, and their order."""
 
 from __future__ import annotations
 

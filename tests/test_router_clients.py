@@ -60,7 +60,7 @@ price = {{ prompt = "1", completion = "3" }}
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """What each client says that it got."""
+    """Return the answer that each client reports."""
     if not (JAVASCRIPT / "node_modules" / "@openrouter").is_dir():
         pytest.skip("`make test` installs the JavaScript clients")
     return asyncio.run(_conversation(tmp_path_factory.mktemp("router")))

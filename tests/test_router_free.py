@@ -1,4 +1,4 @@
-"""What an account may ask of free models in a day."""
+"""Daily allowance of an account for free models."""
 
 from __future__ import annotations
 

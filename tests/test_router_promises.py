@@ -1,4 +1,4 @@
-"""What docs/guides/router.md promises, over HTTP, where no other test holds the service to it."""
+"""Promises of docs/guides/router.md, over HTTP, unless another test holds the service to them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Street:
     up: Mapping[str, Upstream]
 
     async def served(self, model: str = "a/m", **fields: Any) -> str:
-        """Who answered, without the name of the model there."""
+        """Return the provider that answered, without the name of the model there."""
         status, headers, answer = await self.service_view.ask(R, model, **fields)
         assert status == 200, answer
         assert answer["model"] == model
@@ -131,7 +131,7 @@ async def test_suffixes_choose_among_endpoints(street: Street) -> None:
 
 
 def speaking(pause: float) -> Callable[[Received], Reply]:
-    """Whoever says this, with pauses."""
+    """Return a provider's reply, with pauses."""
     return lambda _: Reply("Yes, indeed.", pause=pause)
 
 

@@ -1,4 +1,4 @@
-"""Who would get a request, foreseen: the same that a real request then goes to."""
+"""Routing explanations: a real request then goes to the explained target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAMES = ("north", "south", "east", "west")
 
 @dataclass(frozen=True)
 class Stand:
-    """What a provider of a made-up market is like."""
+    """A provider of a made-up market."""
 
     name: str
     price: int = 1
@@ -284,7 +284,7 @@ async def test_every_provider_is_placed_or_left_out_with_a_reason(
 async def test_the_places_are_asked_in_their_order(
     stands: Sequence[Stand], fields: Mapping[str, Any]
 ) -> None:
-    """Where the first ones fail; those that a lot decides among may change places."""
+    """If the first ones fail; those with equal rank, decided at random, may change places."""
     made, request = market(stands), asking(**{**fields, "model": "a/m"})
     told = made.explain(request)
     if told.goes_to is None:

@@ -1,4 +1,4 @@
-"""How fast targets are, and how often they answer: measured from what they did."""
+"""Latency, speed and uptime of targets, measured from their replies."""
 
 from __future__ import annotations
 

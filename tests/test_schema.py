@@ -1,4 +1,4 @@
-"""Which schemas are enforced, and what is refused where."""
+"""Schemas that are enforced, and the place of refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a prepared schema admits is valid: documents are drawn from the grammar itself."""
+"""Documents that a prepared schema admits are valid: they are drawn from the grammar itself."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def matcher(schema: Mapping[str, object]) -> LLMatcher:
 
 
 def admitted(schema: Mapping[str, object], document: object) -> bool:
-    """Whether the grammar takes the document byte by byte, asked for its mask as engines do."""
+    """Return true if the grammar takes the document byte by byte, by its mask, as engines do."""
     found = matcher(schema)
     for byte in json.dumps(document).encode():
         mask = found.compute_bitmask()

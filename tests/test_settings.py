@@ -325,4 +325,4 @@ def test_sizes(size: str, expected: int) -> None:
 
 def test_the_tree_is_frozen() -> None:
     with pytest.raises(AttributeError):
-        Settings().server.port = 1  # type: ignore[misc]
+        Settings().server.port = 1  # type: ignore[misc]  # what must fail

@@ -1,6 +1,6 @@
-"""What every version before has left, brought up to date: each row means what it did.
+"""Data of every earlier version, brought up to date: each row keeps its meaning.
 
-Every table is filled as it was then; whoever adds a table or a step fills it here.
+Every table is filled as it was then; a new table or a new step is filled here.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _stored(kind: object, value: Any) -> Any:
 
 
 async def rows(database: Database, tables: Iterable[Table]) -> dict[str, list[str]]:
-    """What stands in these columns now."""
+    """Return the present contents of these columns."""
     async with database.reading() as connection:
         return {
             table.name: sorted(map(str, await connection.execute(select(table))))

@@ -26,7 +26,7 @@ def _template(source: str, **limits: float) -> ChatTemplate:
         source,
         bos_token="<s>",
         eos_token="</s>",
-        limits=RenderLimits(**limits) if limits else None,  # type: ignore[arg-type]
+        limits=RenderLimits(**limits) if limits else None,  # type: ignore[arg-type]  # fields by name
     )
 
 
@@ -258,7 +258,7 @@ def test_a_prompt_can_be_cut() -> None:
     ],
 )
 def test_a_date_in_a_clients_pattern_is_the_clients(source: str, own: str) -> None:
-    """What the author wrote of a pattern stays the author's, what the client wrote the client's."""
+    """The author's part of a pattern stays the author's, the client's part the client's."""
     rendered = _template(source).render([], kwargs={"x": "<|b|>-%Y"})
     assert re.sub(r"\d{4}", "9999", _own_text(rendered)) == own
 

@@ -1,4 +1,4 @@
-"""Whatever widens is counted before it is made: hostile templates end by counts, not by clocks."""
+"""Growth is counted before it happens: hostile templates end by counts, not by clocks."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_widens_is_refused_before_it_is_made(bench: Bench, name: str) -> No
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "2000000000" in HOSTILE[name]])
 def test_the_usual_limits_are_enough_too(bench: Bench, name: str) -> None:
-    """What they let through is small, and what they refuse is not a matter of memory."""
+    """Admitted output is small, and refusals are not a matter of memory."""
     done = bench.render(HOSTILE[name])
     assert "memory" not in done.words
     assert len(done.words) < 3_000_000

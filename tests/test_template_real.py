@@ -69,7 +69,7 @@ def _refuse(message: str) -> None:
 
 
 class _Generation(jinja2.ext.Extension):
-    tags = {"generation"}  # noqa: RUF012 the base class declares it without ClassVar
+    tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
@@ -78,7 +78,7 @@ class _Generation(jinja2.ext.Extension):
 
 
 def _plain(source: str, **variables: object) -> str:
-    """What Jinja makes of it when nobody asks who wrote what."""
+    """Render with plain Jinja, without tracking of authors."""
     environment = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
@@ -170,7 +170,7 @@ def _rendered(template: ChatTemplate, word: str) -> dict[str, Rendered]:
 
 
 def _own_markers(rendered: Rendered, markers: list[str]) -> list[tuple[int, str]]:
-    """Where markers stand that no user wrote a character of."""
+    """Return the places of markers of which no user wrote a character."""
     user = bytearray(len(rendered.text))
     for start, stop in rendered.user:
         user[start:stop] = b"\x01" * (stop - start)
@@ -304,7 +304,7 @@ TOOL = Tool(
 
 @every_template
 def test_every_request_renders_by_its_capabilities(path: Path) -> None:
-    """Whatever a template cannot show is put where it can show it, and nothing is lost."""
+    """Parts that a template cannot show move to a place that it can show, and nothing is lost."""
     if path.stem in _NEEDS_MORE_VARIABLES:
         pytest.skip("this template needs variables that no request has")
     template = _template(path)

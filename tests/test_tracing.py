@@ -61,7 +61,7 @@ targets = [
 
 @dataclass
 class Span:
-    """What was sent of one."""
+    """A sent span."""
 
     sent: SentSpan
     told: dict[str, Any]

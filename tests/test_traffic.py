@@ -1,4 +1,4 @@
-"""What the sockets of one event loop share: the order of what is sent, and when the loop sleeps."""
+"""Shared state of an event loop's sockets: the order of writes, and the loop's sleep."""
 
 from __future__ import annotations
 

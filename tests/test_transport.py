@@ -75,7 +75,7 @@ def asked_for() -> HttpResponse:
 
 @dataclass
 class Server:
-    """What happened."""
+    """Observations of a server."""
 
     url: str = ""
     connections: int = 0

@@ -417,7 +417,7 @@ async def test_a_killed_service_leaves_no_process(folder: Path) -> None:
 
 
 async def test_a_service_answers_with_it(folder: Path, tmp_path: Path) -> None:
-    """What the stand-in says is what it was asked: the prompt, as the template has it."""
+    """The stand-in echoes its input: the prompt, as the template has it."""
     model = f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
     options = f'[models.vllm]\ncommand = "{folder / "vllm"}"\nparallel = 2\n'
     async with service_view(tmp_path, model + options) as service:

@@ -1,4 +1,4 @@
-"""How weights are named, and which file of a repository is meant."""
+"""Names of weights, and the file of a repository that each means."""
 
 from __future__ import annotations
 

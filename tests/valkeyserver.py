@@ -143,7 +143,7 @@ def tls_valkey(certificates: Certificates) -> Iterator[ValkeyServer]:
 
 @pytest.fixture(scope="session", params=["memory", "shared"])
 def counted_in(request: pytest.FixtureRequest) -> ValkeyServer | None:
-    """Where limits are counted: in memory (``None``), or in this server."""
+    """Return the place of counts: memory (``None``), or this server."""
     if request.param == "memory":
         return None
     made: ValkeyServer = request.getfixturevalue("valkey")

@@ -39,7 +39,7 @@ class Server:
 
     @property
     def behaviour(self) -> str:
-        """What it is to do now."""
+        """Return its present behaviour."""
         file = self.folder / "behaviour"
         return file.read_text() if file.exists() else ""
 

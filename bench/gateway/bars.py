@@ -18,7 +18,7 @@ class Bar:
     form: str = ",.0f"
 
     def judge(self, figure: float) -> str:
-        """Whether the figure is on the right side; of none it is not said."""
+        """Judge whether the figure is on the right side; without a figure there is no verdict."""
         if isnan(figure):
             return "–"
         met = figure >= self.bound if self.least else figure <= self.bound

@@ -1,4 +1,4 @@
-"""Who takes part: an address to send load to, and the processes behind it."""
+"""A contestant: an address to send load to, and the processes behind it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Contestant:
     rewrites: bool = False  # whether `think-…` comes out under another field's name
 
     def cpu_seconds(self) -> float:
-        """What its processes have used until now."""
+        """Return the processor time of its processes until now."""
         used = 0
         for pid in _family(self.pid):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

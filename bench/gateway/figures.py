@@ -30,5 +30,5 @@ class Figures:
         )
 
     def counts(self) -> list[int]:
-        """How many results there are, by load."""
+        """Return the number of results, by load."""
         return [len(results) for results in self.results.values()]

@@ -46,7 +46,7 @@ def body(model: str, stream: bool) -> bytes:
 
 
 class Load:
-    """What all connections share: what is sent, when it ends, what was measured."""
+    """Shared state of all connections: the request, the end, the measurements."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         address = urlsplit(options.root)

@@ -39,7 +39,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent: ``model`` is one of the mock's, ``count`` requests instead of seconds.
+    """One load: ``model`` is one of the mock's, ``count`` requests instead of seconds.
 
     With ``ids`` each request names itself, so that no two heads are the same.
     """

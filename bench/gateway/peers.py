@@ -1,7 +1,7 @@
-"""What others offer, each on one core, with its own advice for speed: no logs, one worker.
+"""Other gateways, each on one core, with its own advice for speed: no logs, one worker.
 
-They are installed on request into a cache of their own; who cannot be
-installed or does not start is left out, and it is said why.
+They are installed on request into a cache of their own; one that cannot be installed or does not
+start is left out, and the reason is printed.
 """
 
 from __future__ import annotations

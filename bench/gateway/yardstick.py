@@ -1,10 +1,9 @@
-"""How fast this machine is now, told by what others do on it.
+"""Speed of this machine now, measured by other gateways on it.
 
-The bars were set on a quiet machine, on which others were measured too. What
-they do now, alongside what they did there, is how much of that machine there is:
-what neighbours take of caches and clocks they take of everybody. Only whoever runs
-in Python stands for ours: a machine may do twice as much for C and Rust, and for
-an interpreter nothing more.
+The bars were set on a quiet machine, on which others were measured too. Their figures now, divided
+by their figures there, show how much of that machine there is: neighbours that use caches and
+clocks slow everybody down. Only gateways in Python are compared with ours: a machine may do twice
+as much for C and Rust, and for an interpreter nothing more.
 """
 
 from __future__ import annotations

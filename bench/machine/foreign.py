@@ -1,4 +1,4 @@
-"""How much of the machine others use meanwhile: figures by the clock are worth nothing then."""
+"""Use of the machine by others: it makes figures by the clock worthless."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def busy_seconds(cores: Iterable[int]) -> float:
-    """What these cores have worked until now, for whomever."""
+    """Return the time for which these cores have worked until now, for anybody."""
     return sum(sum(each.values()) for each in _ticks(cores)) / _TICKS
 
 
 def stolen_seconds(cores: Iterable[int]) -> float:
-    """How long these cores were ready to work until now, and the host gave them to others."""
+    """Return the time for which these cores were ready and the host gave them to others."""
     return sum(each["steal"] for each in _ticks(cores)) / _TICKS
 
 
@@ -32,7 +32,7 @@ def _ticks(cores: Iterable[int]) -> Iterator[dict[str, int]]:
 
 
 def own_seconds(running: Iterable[Callable[[], float]]) -> float:
-    """What this process, those it has waited for, and those that still run have used."""
+    """Return the processor time of this process, its ended children, and those that still run."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)

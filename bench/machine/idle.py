@@ -1,10 +1,9 @@
-"""How the cores of a virtual machine wait for work.
+"""Idle states of a virtual machine's cores.
 
-A core that the guest halts is the host's until something wakes it, and whoever
-does pays for the way through the host: some twenty microseconds, twice a
-request, which a gateway is charged for though it did nothing. A guest with the
-haltpoll governor may poll for a while before it halts a core; a host may turn
-that off, to have its cores back sooner.
+A core that the guest halts is the host's until something wakes it, and the process that does pays
+for the way through the host: some twenty microseconds, twice a request, which a gateway is charged
+for though it did nothing. A guest with the haltpoll governor may poll for a while before it halts a
+core; a host may turn that off, to have its cores back sooner.
 https://docs.kernel.org/virt/guest-halt-polling.html
 """
 

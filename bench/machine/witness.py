@@ -1,11 +1,11 @@
-"""How fast the cores are while something else is measured on them.
+"""Speed of the cores while something else is measured on them.
 
 Other machines on the host take from a core what no counter of ours tells: its
 execution units and its caches, where they run on the other thread of the same
 core. So a process on each core does the same small work again and again, and
 notes how much processor time it took: nothing that runs here changes that.
 
-    python -m machine.witness CORE FILE
+python -m machine.witness CORE FILE
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Purchase:
 
     @property
     def failed(self) -> bool:
-        """Whether the client got less than a whole reply."""
+        """Return true if the client got less than a whole reply."""
         return bool(self.failure)
 
 
@@ -79,7 +79,7 @@ def best(order: Order, sellers: Sequence[Seller]) -> tuple[float | None, float |
 
 
 def alone(order: Order, seller: Seller, sellers: Sequence[Seller]) -> Purchase:
-    """What a client has who asks this seller and nobody else; reckoned, not measured."""
+    """Return the purchase of a client that asks only this seller; computed, not measured."""
     fate = seller.fate(order.at, order.number)
     cost, first = best(order, sellers)
     return Purchase(

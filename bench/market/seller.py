@@ -29,7 +29,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What comes of a request: ``ill`` is how it fails, if it does; times are in seconds."""
+    """Outcome of a request: ``ill`` is the kind of failure, if any; times are in seconds."""
 
     ill: Ill | None
     first_seconds: float
@@ -37,7 +37,7 @@ class Fate:
 
     @property
     def answers(self) -> bool:
-        """Whether the reply is whole."""
+        """Return true if the reply is whole."""
         return self.ill in (None, "slow")
 
 
@@ -55,7 +55,7 @@ class Seller:
     spells: tuple[Spell, ...]
 
     def fate(self, at: float, number: int) -> Fate:
-        """What request ``number`` meets that arrives ``at`` seconds after the market has opened."""
+        """Return the outcome of request ``number``, ``at`` seconds after the market has opened."""
         chance = random.Random(f"{self.name} {number}")
         first = self.first_seconds * chance.lognormvariate(0, 0.25)
         ill: Ill | None = "refuses" if chance.random() < self.faulty else None
@@ -65,11 +65,11 @@ class Seller:
         return Fate(ill, first, 1 / self.tokens_a_second)
 
     def can(self, wanted: frozenset[str]) -> bool:
-        """Whether it supports these parameters."""
+        """Return true if it supports these parameters."""
         return not wanted & self.lacks
 
     def cost(self, prompt: int = PROMPT_TOKENS, reply: int = REPLY_TOKENS) -> float:
-        """What a request costs there, in dollars."""
+        """Return the price of a request there, in dollars."""
         return (prompt * self.prompt_price + reply * self.reply_price) / 1e6
 
 
@@ -97,7 +97,9 @@ def sellers(count: int, seconds: float, seed: int) -> Sequence[Seller]:
 
 
 def _spells(count: int, seconds: float) -> Mapping[int, tuple[Spell, ...]]:
-    """Whoever is likely to be chosen has its turn: the cheapest few, and the fastest few."""
+    """Return the failures of sellers that are likely to be chosen: the cheapest and the fastest
+    few.
+    """
     parts: Mapping[int, tuple[tuple[float, float, Ill], ...]] = {
         0: ((0.3, 0.55, "refuses"),),
         1: ((0.6, 0.8, "drops"),),

@@ -1,4 +1,4 @@
-"""Where a seller sells: a real HTTP server on loopback, which does what the script says."""
+"""A seller's server: real HTTP on loopback, which follows the script."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 
 
 def counted(number: float, noun: str) -> str:
-    """How many there are, in words: ``1 request``, ``1.5 seconds``."""
+    """Return the number with its noun: ``1 request``, ``1.5 seconds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -74,7 +74,7 @@ class ServiceError(Exception):
         return {"error": self.error()}
 
     def error(self) -> dict[str, object]:
-        """What the body says of the failure."""
+        """Return the error as the body reports it."""
         error: dict[str, object] = {
             "message": self.message,
             "type": self.type,

@@ -1,4 +1,4 @@
-"""What the headers of an answer tell: who gives it, what was changed for that, where time went."""
+"""Response headers of an answer: its target, changes to the request, and times."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def head(
 def changed(
     asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
 ) -> dict[str, str]:
-    """What was dropped or rewritten of ``asked``: by the model, and ``changes`` on the way."""
+    """Report changes to ``asked``: those that the model made, and ``changes`` on the way."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     return {"x-request-changes": _listed(changes)} if changes else {}
 
 
 def served(execution: Execution) -> dict[str, str]:
-    """Who answers, and how many were asked."""
+    """Report the target that answers, and the number of targets that were asked."""
     return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
 
 

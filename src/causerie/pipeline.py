@@ -56,7 +56,7 @@ from causerie.routing.target_state import wait_of
 
 
 class PipelineDoor(Locked, Protocol):
-    """What the pipeline asks of a door: whom it lets in, to which models, with which fields."""
+    """The parts of a door that the pipeline reads: its keys, its models, and accepted fields."""
 
     @property
     def models(self) -> frozenset[str] | None: ...
@@ -64,7 +64,7 @@ class PipelineDoor(Locked, Protocol):
     def reasoning_object(self) -> bool: ...
     @property
     def accounts(self) -> bool:
-        """Whether it takes the keys of accounts."""
+        """Return true if it takes the keys of accounts."""
         ...
 
 
@@ -99,7 +99,7 @@ class _Asked(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """What is limited of models, by their ids, and of doors, by their names."""
+    """Limits of models, by their ids, and of doors, by their names."""
 
     models: Mapping[str, RateScope]
     doors: Mapping[str, RateScope]
@@ -135,7 +135,7 @@ class Pipeline:
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        """Who is calling; raises ``Unauthenticated``."""
+        """Authenticate the caller; raise ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
@@ -237,8 +237,8 @@ class Pipeline:
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.
 
-        Those whose last day has gone by are passed over, unless there is no other. Where the last
-        one is full, which of all has room first is told.
+        Those whose last day has gone by are passed over, unless there is no other. If the last one
+        is full, the model that has room first is reported.
         """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self._choice_to(asked, name).model for name in named}
@@ -309,14 +309,14 @@ class Pipeline:
         return _Choice(door, model, self.scopes.of(limited, model.id), free)
 
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
-        """Who can take an adapted request and has room for it; raises ``ServiceError``."""
+        """Return targets that can take an adapted request; raise ``ServiceError`` if none can."""
         candidates = model.candidates(request)
         if self.scopes.free is not None and is_free(model.id):
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
 
     def _scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
-        """Whose limits hold for a request."""
+        """Return the scopes whose limits apply to a request."""
         found = choice.scopes
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
@@ -364,14 +364,14 @@ class Pipeline:
 
 
 def _kept(asked: _Asked) -> Contents:
-    """What the record keeps of the contents, of a project that wants it."""
+    """Return the contents that the record keeps, for a project that logs them."""
     context = ResponseContext(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, context)
     return contents
 
 
 def another_may(failure: ServiceError) -> bool:
-    """Whether another model may do better: not where the request itself is wrong."""
+    """Return true if another model may do better: not for an error in the request itself."""
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
     return failure.code in ("unsupported_parameter", "context_length_exceeded")
@@ -389,7 +389,9 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
-    """What a reply costs is told once it is there, by who has given it."""
+    """Return the context of a reply; its price is computed at its end, by the target that served
+    it.
+    """
     listing = model if isinstance(model, Listing) else None
     return ResponseContext(
         asked.identity,

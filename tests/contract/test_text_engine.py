@@ -1,4 +1,4 @@
-"""What every text engine must do: the seam of ``engines/base.py``, asked of each of ours."""
+"""Contract of every text engine: ``engines/base.py``, checked for each of ours."""
 
 from __future__ import annotations
 

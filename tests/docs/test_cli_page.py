@@ -52,7 +52,7 @@ def test_every_flag_on_the_page_exists() -> None:
     group = typer.main.get_command(app)
     commands = [
         each
-        for command in group.commands.values()  # type: ignore[attr-defined]
+        for command in group.commands.values()  # type: ignore[attr-defined]  # it is a group
         for each in (command, *getattr(command, "commands", {}).values())
     ]
     known = {

@@ -25,7 +25,7 @@ BESIDES = {"le"}  # of every histogram
 def exposed() -> dict[str, tuple[str, set[str]]]:
     """Kind and labels of every metric of a service in which everything has happened."""
     target: object = None
-    target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]
+    target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]  # unused
     target_state.failed(Overloaded("full"))
     engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
     counters = MetricsCounters(

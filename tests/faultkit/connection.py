@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether neither side has closed it."""
+        """Return true until one side has closed it."""
         return not self._gone.is_set()
 
     async def left(self) -> float:

@@ -1,4 +1,4 @@
-"""What can go wrong with an upstream, and where in its reply."""
+"""Faults of a provider, and their place in its reply."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Fault(Enum):
 
     @property
     def in_address(self) -> bool:
-        """Whether it needs no request."""
+        """Return true if it needs no request."""
         return self in _ADDRESS
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all there, for who reads it with tolerance."""
+        """Return true if the reply is all there, for a tolerant reader."""
         return self in _COMPLETE
 
 
@@ -127,5 +127,5 @@ class Broken:
 
     @property
     def place(self) -> int:
-        """Where it breaks."""
+        """Return the place of the break."""
         return _AFTER.get(self.fault, _IN_THE_MIDDLE) if self.after is None else self.after

@@ -1,4 +1,4 @@
-"""How a step of the script goes over the wire."""
+"""Performance of a step of the script over the wire."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Line(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether it still is."""
+        """Return true while it is open."""
         ...
 
     async def left(self) -> float:
@@ -40,7 +40,7 @@ class Received:
 
     @property
     def streamed(self) -> bool:
-        """Whether a stream was asked for."""
+        """Return true if a stream was requested."""
         return bool(self.body.get("stream"))
 
     @property

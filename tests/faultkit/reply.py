@@ -33,7 +33,7 @@ class Reply:
     finish: str = ""
 
     def after(self, reasoning: str, text: str) -> Reply:
-        """What is left after that; raises :class:`ValueError` where this reply did not begin so."""
+        """Return the rest after that; raise :class:`ValueError` if this reply did not begin so."""
         if not self.text.startswith(text) or not self.reasoning.startswith(reasoning):
             raise ValueError(f"not how the reply begins: {reasoning!r}, {text!r}")
         thought = self.reasoning[len(reasoning) :] if not text else ""

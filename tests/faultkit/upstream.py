@@ -51,7 +51,7 @@ class Upstream:
 
     @property
     def base_url(self) -> str:
-        """Where it is, or where the fault of the address is."""
+        """Return its base URL, or the place of the address's fault."""
         secure = self._secure or self._address in (
             Fault.TLS_SELF_SIGNED,
             Fault.TLS_WRONG_NAME,

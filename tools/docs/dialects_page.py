@@ -25,7 +25,7 @@ Whatever was dropped or rewritten is listed in the response header `x-request-ch
 travels (`stream`, `stream_options`), a default that is said aloud, what says nothing and is left
 out (`null`, no calls in an earlier message's `tool_calls`), and what the service does itself:
 `session_id` (keeping a conversation on one provider), `include_reasoning` and `reasoning.exclude`
-(upstreams are never asked to hide it; a reply that breaks could not be continued without it).
+(providers are never asked to hide it; a reply that breaks could not be continued without it).
 
 What a model of that server can do is not known from the dialect: `causerie probe` measures it.
 """

@@ -53,7 +53,7 @@ _REPLIES = """\
 Whatever a provider calls it (`reasoning_content`, `reasoning`, `reasoning_details`, parts of the
 content, text inside tags), reasoning goes out as `reasoning_content`, before the answer. Doors with
 the object `reasoning` say it as `reasoning` and in the blocks of `reasoning_details` too. With
-`exclude` no name of it is in the reply; upstreams are never asked to leave it out, because a reply
+`exclude` no name of it is in the reply; providers are never asked to leave it out, because a reply
 that breaks off could not be continued without it.
 
 ## In the history

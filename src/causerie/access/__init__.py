@@ -1,1 +1,1 @@
-"""Who is calling, and may they start."""
+"""Authentication of callers and admission of their requests."""

@@ -20,15 +20,17 @@ class KeyAuthenticator(Protocol):
     """The keys of accounts."""
 
     async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
-        """Who is calling; raises ``Unauthenticated``, ``Forbidden``, ``StoreUnavailable``."""
+        """Authenticate the caller; raise ``Unauthenticated``, ``Forbidden`` or
+        ``StoreUnavailable``.
+        """
         ...
 
 
 class Allowances(Protocol):
-    """What callers may have, where they have accounts."""
+    """Limits and budgets of callers that have accounts."""
 
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
-        """Whose limits hold, in addition to those of door and model."""
+        """Return the scopes whose limits apply, in addition to those of door and model."""
         ...
 
     async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
@@ -48,14 +50,14 @@ class FreeReservation(AbstractContextManager[object], Protocol):
 
 
 class DayStatus(Protocol):
-    """How a day stands."""
+    """State of a project's daily allowance."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
 
 
 class FreeAllowance(Protocol):
-    """What accounts may ask of free models in a day."""
+    """Daily allowance of requests to free models, by project."""
 
     async def take(self, project: str) -> FreeReservation:
         """One more; raises ``RateLimited``, ``StoreUnavailable``."""

@@ -55,17 +55,15 @@ class _Waiting:
 
 @dataclass(slots=True)
 class SlotQueue:
-    """Admission to one model.
-
-    ``slots`` says how many places there are now (it may change when a model is
-    loaded); ``max_waiting`` requests queue, each for at most
-    ``max_wait_seconds``.
-    """
+    """Admission to one model."""
 
     model: str
     slots: Callable[[], int]
+    """Returns the present number of slots; it may change when a model is loaded."""
     max_waiting: int
+    """Number of requests that may queue."""
     max_wait_seconds: float
+    """Longest wait of one request."""
     _taken: int = 0
     _queue: deque[_Waiting] = field(default_factory=deque)
     _recent: float = 1.0  # seconds that a place is held, smoothed
@@ -77,7 +75,7 @@ class SlotQueue:
 
     @property
     def spares(self) -> bool:
-        """Whether a quarter of the places is free, at least one."""
+        """Return true if a quarter of the slots, and at least one, is free."""
         slots = max(self.slots(), 1)
         return not self._queue and (slots - self._taken) * 4 >= slots and self._taken < slots
 

@@ -1,4 +1,4 @@
-"""What somebody shows to be let in, as it is known inside: by its digest alone."""
+"""A credential that a client sent, known inside by its digest alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ _KEY = re.compile(r"ck_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{43}", re.ASCII)
 
 
 class Credential(Struct, frozen=True, gc=False):
-    """``digest`` is the SHA-256 of all of it; ``formed``: it has the form of a key of accounts."""
+    """A credential without its secret."""
 
     digest: bytes
+    """SHA-256 of all of it."""
     formed: bool = False
+    """It has the form of a key of accounts."""
 
     @staticmethod
     def of(text: str) -> Credential:
@@ -24,7 +26,7 @@ class Credential(Struct, frozen=True, gc=False):
 
 
 def bearer(authorization: str) -> Credential | None:
-    """Whose token such a header bears (RFC 6750, 2.1); ``None`` where it bears none."""
+    """Return the bearer token of an Authorization header (RFC 6750, 2.1), or ``None``."""
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     return Credential.of(token) if token and scheme.lower() == "bearer" else None

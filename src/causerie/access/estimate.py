@@ -1,4 +1,4 @@
-"""What is reserved for a request before a target is chosen."""
+"""Estimate of the tokens to reserve for a request before a target is chosen."""
 
 from __future__ import annotations
 

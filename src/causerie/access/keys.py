@@ -1,4 +1,4 @@
-"""Who is calling: a credential against the digests that a door's configuration names.
+"""Authentication: match a credential against the key digests in a door's configuration.
 
 Keys themselves are never held, only their SHA-256. Nothing is known here of
 requests or of what a caller may do once inside.
@@ -45,7 +45,7 @@ class KeyDigest:
 
 
 class Locked(Protocol):
-    """What is asked of a door: its name and its keys, ``None`` where everybody may enter."""
+    """The parts of a door that authentication reads: its name and its keys (``None``: open)."""
 
     @property
     def name(self) -> str: ...
@@ -54,31 +54,32 @@ class Locked(Protocol):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who was let in: the key's public name (empty where keys are off), and through which door.
-
-    ``project`` and ``user`` are whom the use is charged to, empty for keys of the
-    configuration; ``models`` narrows the door's own, where it is not ``None``;
-    ``recorded``: the project keeps what is said.
-    """
+    """An authenticated caller."""
 
     key: str
+    """The key's public name; empty if the door needs no key."""
     name: str
     door: str
+    """Name of the door that admitted the caller."""
     project: str = ""
+    """Project that is charged; empty for keys of the configuration."""
     user: str = ""
+    """User that is charged; empty for keys of the configuration."""
     models: frozenset[str] | None = None
+    """Models that the caller may use, of those of the door; ``None`` for all."""
     recorded: bool = False
+    """The project logs the contents of requests."""
 
 
 class Named(Protocol):
-    """What is asked of a door for keys of accounts."""
+    """The part of a door that authentication by accounts reads."""
 
     @property
     def name(self) -> str: ...
 
 
 def no_key() -> Unauthenticated:
-    """What is said where a key is needed and none was sent."""
+    """Return the error for a request without a key where one is required."""
     return Unauthenticated(
         "No API key was sent; send the header `Authorization: Bearer KEY`.",
         code="missing_api_key",

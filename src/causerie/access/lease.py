@@ -1,7 +1,7 @@
-"""What one request may have: a place and tokens, until its block ends.
+"""The lease of one request: a slot and tokens, until its block ends.
 
-A lease as it stands here has no limits. Whoever counts what scopes have used
-makes leases that say what was taken, how it is given back, and how limits stand.
+The base class has no limits. A component that counts use by scope subclasses it to report the
+reservation, return it, and give the state of the limits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Lease(Struct, kw_only=True):
         """As :meth:`release`, but as if nothing had been taken."""
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits of its scopes stand, as far as is known here.
+        """Return the state of the strictest limits of its scopes, as far as this process knows.
 
         After :meth:`release` too.
         """

@@ -1,13 +1,13 @@
 """May this caller have this much now: limits on scopes, held as a lease.
 
-A request is in several scopes (its key, the model, the door). It is let in
-where all of them have room, and then takes from all of them: one place, one
-request, and the tokens that are foreseen. The lease gives the place back and
-settles the tokens by the truth however the request ends. Where one scope has no
-room, nothing is taken anywhere, and the refusal says which limit, whose and when.
+A request is in several scopes (its key, the model, the door). It is let in where all of them have
+room, and then takes from all of them: one place, one request, and the tokens that are foreseen. The
+lease gives the place back and settles the tokens by the truth however the request ends. If one
+scope has no room, nothing is taken anywhere, and the refusal names the limit, its owner and the
+time.
 
-What counts, and where, is behind :class:`RateLimiter`: memory here, a shared store
-where replicas share their limits.
+The counts and their place are behind :class:`RateLimiter`: memory here, a shared store if replicas
+share their limits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class RateLimiter(Protocol):
 
 
 def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:
-    """What a request needs of these; raises :class:`InvalidRequest` where one never has that."""
+    """Return the tokens that a request needs; raise :class:`InvalidRequest` if a scope never has
+    them.
+    """
     need = _NO_TOKENS
     for scope in scopes:
         if scope.counts_tokens:

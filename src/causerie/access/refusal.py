@@ -1,4 +1,4 @@
-"""What is said to those who are not let in: which limit, whose, and when to come again."""
+"""Errors for requests that are not admitted: the limit, its owner, and when to retry."""
 
 from __future__ import annotations
 

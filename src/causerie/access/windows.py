@@ -10,9 +10,8 @@ other: full, it lets nearly twice the limit through within one minute; made
 small, it refuses while headroom is left. The window does neither, and its
 memory is bounded by the ticks, not by the requests.
 
-What was foreseen counts from the moment it was taken. Once the truth is known,
-what was not used is given back at that moment of the past, and what was not
-foreseen counts from now on.
+An estimate counts from the moment it was taken. Once the truth is known, what was not used is given
+back at that moment of the past, and what was not foreseen counts from now on.
 
 Nothing here waits, so all limits of a request are looked at and taken in one
 step of the event loop.
@@ -47,7 +46,7 @@ _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """What was taken within one tenth of a second; ``tokens`` are of input and output."""
+    """Use within one tenth of a second; ``tokens`` are of input and output."""
 
     __slots__ = ("at", "gone", "input", "requests", "tokens")
 
@@ -120,7 +119,7 @@ _Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, an
 
 
 class MemoryLease(Lease):
-    """What one request has taken from its windows: the same input from each of them."""
+    """The use that one request has taken from its windows: the same input from each of them."""
 
     clock: Callable[[], int]
     input: int
@@ -147,7 +146,7 @@ class MemoryLease(Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits stand now."""
+        """Return the current state of the strictest limits."""
         now = self.clock() // _TICK
         requests: LimitStatus | None = None
         tokens: LimitStatus | None = None

@@ -1,8 +1,8 @@
 """Attempts that may be guesses: counted before they are made, and forgiven where they were right.
 
-Counted first, so that many at once are no way round. Whoever guesses waits
-(:mod:`causerie.accounts.throttle` says how long), wherever the guess is made:
-at sign-in, in the profile, or with a link.
+Counted first, so that many at once are no way round. Failed guesses cause waits
+(:mod:`causerie.accounts.throttle` defines how long), wherever the guess is made: at sign-in, in the
+profile, or with a link.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from causerie.errors import NotFound, Overloaded, Unauthenticated
 
 
 class Attempts:
-    """What was tried lately, by account and by address."""
+    """Counts of recent failed attempts, by account and by address."""
 
     def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store

@@ -13,21 +13,23 @@ _MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing done. ``subject`` is an id; ``details`` say what changed, in words."""
+    """One entry of the audit log."""
 
     at: datetime
     actor: str
     actor_name: str
     action: str
     subject: str
+    """Id of the object."""
     project_id: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    """The changes, as text."""
     id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries; ``before`` is the id that the last page ended with."""
+    """Filter of audit entries; ``before`` is the id that the last page ended with."""
 
     project_id: str | None = None
     actor: str | None = None
@@ -38,7 +40,7 @@ class AuditFilter:
 
     @property
     def count(self) -> int:
-        """How many at most."""
+        """Return the number of entries to return at most."""
         return min(max(self.limit, 1), _MOST)
 
 

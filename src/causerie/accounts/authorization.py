@@ -52,9 +52,10 @@ async def require(
     *,
     made_by: str | None = None,
 ) -> Extent:
-    """How far ``actor`` may; ``made_by`` is the person that the thing derives from.
+    """Return the extent to which ``actor`` may do this.
 
-    Raises :class:`Forbidden`, and :class:`NotFound` where they may not even see the project.
+    ``made_by`` is the person from whom the object derives. Raises :class:`Forbidden`, and
+    :class:`NotFound` if the actor may not even see the project.
     """
     found = await reach(repositories, actor, action, project_id)
     own = bool(made_by) and made_by == actor.person
@@ -80,11 +81,11 @@ async def visible_project(
 
 
 def forbidden(action: Action, reach: Extent) -> Forbidden:
-    """What is said to who may do this only so far."""
+    """Return the error for an action that the actor may not do to this extent."""
     only = " (you may with what you made yourself)" if reach is Extent.OWN else ""
     return Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
 
 
 def no_such(what: str) -> NotFound:
-    """What is said of things that are not there, and of those that may not be seen."""
+    """Return the error for objects that do not exist or that the actor may not see."""
     return NotFound(f"There is no such {what}.", code="not_found")

@@ -26,7 +26,7 @@ from causerie.metering.meter import Record
 
 
 class RequestHold(Struct, frozen=True):
-    """What is held for a request, and what it costs: a reload meanwhile changes neither."""
+    """Reservation and prices of one request, fixed at its start: a reload changes neither."""
 
     prices: ModelPrices
     reservation: Reservation | None = None
@@ -47,7 +47,7 @@ class Bookkeeping:
         self.prices = ModelPrices()
 
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
-        """Whose limits hold for the caller, with this model."""
+        """Return the scopes whose limits apply to the caller with this model."""
         if not isinstance(caller, AccountCaller):
             return ()
         return self._entitlements.of(caller.grant, model).scopes

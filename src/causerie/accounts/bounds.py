@@ -1,7 +1,7 @@
-"""What a key or a project may use: limits by the minute, and budgets by the day or longer.
+"""Limits by the minute, and budgets by the day or longer, of a key or a project.
 
-Both hold for all models, or for one. What is unset is unbounded; of several
-that apply, each has to be kept, so the strictest wins.
+Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to be
+kept, so the strictest wins.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _PERIODS = MappingProxyType(
 
 
 class Unit(StrEnum):
-    """What a budget counts."""
+    """Unit that a budget counts in."""
 
     MONEY = "money"
     TOKENS = "tokens"

@@ -9,9 +9,9 @@ is refused while there is headroom, and what is settled stays below
 (the second for the one that crossed the line, the third is zero where the
 estimate is an upper bound). A request that costs nothing is let in always.
 
-The counters are of this process; at first use, and then every few seconds, the
-database says what others have settled. Where replicas hold budgets together,
-that place decides, and the counters here say what to go by while it is away.
+The counters are of this process; at first use, and then every few seconds, the database says what
+others have settled. If replicas hold budgets together, their shared server decides, and the
+counters here are used while it is away.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Place = tuple[str, str, Unit, BudgetPeriod]  # the owner, and the model
 
 
 class SpentReader(Protocol):
-    """Who knows what was settled."""
+    """Reader of settled use."""
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
@@ -60,11 +60,7 @@ class BudgetOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Counter(Struct):
-    """What one budget's period has seen; in billionths, or in tokens.
-
-    ``spent`` is never more than the truth; ``reads`` is how often the database was asked,
-    ``joins`` how often this process had joined others when it last was for that.
-    """
+    """State of one budget in one period; in billionths, or in tokens."""
 
     owner: str
     budget: Budget
@@ -72,19 +68,22 @@ class _Counter(Struct):
     begins: int
     ends: int
     spent: int = 0
+    """Settled use; never more than the truth."""
     reserved: int = 0
     used: bool = True  # since the database was last asked
     reads: int = 1
+    """Number of times the database was asked."""
     joins: int | None = None
+    """Number of times this process had joined the other replicas at the last read for that."""
 
     @property
     def amount(self) -> int:
-        """What the budget allows."""
+        """Return the amount that the budget allows."""
         return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
 
     @property
     def place(self) -> str:
-        """What all replicas call it."""
+        """Return the name by which all replicas know this budget and period."""
         budget = self.budget
         since = f"{self.since:%Y%m%d}"
         return ":".join((self.owner, budget.model, budget.unit, budget.period, since))
@@ -102,7 +101,7 @@ class _Part(Struct):
 
 
 class Reservation:
-    """What one request holds; leaving the block releases whatever was not settled."""
+    """Reservation of one request; leaving the block releases all that was not settled."""
 
     __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
@@ -117,10 +116,10 @@ class Reservation:
         self.ends = ends
 
     async def settle(self, cost: Decimal, tokens: int) -> None:
-        """What it really used, which counts once; also after the reservation has ended by itself.
+        """Count the actual use once, even after the reservation has ended by itself.
 
-        Counted here at once; returns when other replicas count it too, or can
-        learn of it from the database only.
+        It counts here at once. The call returns when other replicas count it too, or can only learn
+        of it from the database.
         """
         held, parts = self._open, self._parts
         self._close()
@@ -345,7 +344,9 @@ def _place(owner: str, budget: Budget) -> _Place:
 
 
 def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
-    """Which budget, whose, and when there is more; ``waits`` where running requests hold it."""
+    """Return the error that names budget, owner and reset; ``waits``: running requests hold the
+    rest.
+    """
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""

@@ -1,8 +1,8 @@
 """Credits: money that was put in for a project, in a list that only grows.
 
-What is left is what was put in less all that the project has ever spent. A
-project for which money was put in cannot spend more than that; one for which
-none ever was is bounded by its budgets only.
+The balance is the amount paid in less all that the project has ever spent. A project for which
+money was put in cannot spend more than that; one for which none ever was is bounded by its budgets
+only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Credits:
             return await repositories.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        """What is left."""
+        """Return the balance of a project's credits."""
         async with self._store.reading() as repositories:
             await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
             put_in = await repositories.credits.total(project_id)

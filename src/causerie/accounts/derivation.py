@@ -1,8 +1,8 @@
 """Keys and links derive from a person: they do what that person may do now, and end with them.
 
-Each key and link carries its person, also through other keys. It is judged by the person's
-present account and role whenever it is used, so losing either narrows all of them at once. What
-is lost for good is withdrawn in addition, so that coming back does not revive it.
+Each key and link carries its person, also through other keys. It is judged by the person's present
+account and role whenever it is used, so losing either narrows all of them at once. Rights that are
+lost for good are withdrawn in addition, so that coming back does not revive them.
 """
 
 from __future__ import annotations

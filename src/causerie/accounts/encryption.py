@@ -38,7 +38,7 @@ class Cipher:
         self._ciphers = {_derived(key, b"name", 6).hex(): AESGCM(_cipher(key)) for key in keys}
 
     def seal(self, secret: str, purpose: str) -> str:
-        """What is written of a secret; raises :class:`WrongKey` where there are no keys."""
+        """Encrypt a secret for the store; raise :class:`WrongKey` if there are no keys."""
         for name, cipher in self._ciphers.items():
             nonce = secrets.token_bytes(_NONCE_BYTES)
             sealed = cipher.encrypt(nonce, secret.encode(), purpose.encode())
@@ -60,12 +60,12 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        """Whether the first key sealed it."""
+        """Return true if the first key sealed it."""
         return _parts(sealed)[1] == next(iter(self._ciphers), None)
 
 
 def is_sealed(text: str) -> bool:
-    """Whether this is a sealed secret, and not one from before secrets were sealed."""
+    """Return true for a sealed secret, false for one from before secrets were sealed."""
     return text.startswith(f"{_VERSION}.")
 
 

@@ -1,6 +1,6 @@
-"""What one key may have of one model: limits and budgets, its own and its project's.
+"""Limits and budgets of one key for one model: the key's own and its project's.
 
-Made once for a key and a model, and anew when either has changed.
+They are computed once for a key and a model, and again when either has changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Entitlements:
         self._made: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
 
     def of(self, grant: Grant, model: str) -> Entitlement:
-        """What the bearer of this grant may have of the model with this id."""
+        """Return the limits and budgets of this grant for the model with this id."""
         place = (grant.key.id, model)
         known = self._made.get(place)
         if known is not None and known[0] is grant:
@@ -65,7 +65,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
 
 
 def _scope(name: str, limit: Limit, model: str) -> str:
-    """Whose counts they are; free variants of models have counts of their own."""
+    """Return the name of the counts; free variants of models have counts of their own."""
     if limit.model:
         return f"{name} for {model}"
     return free_name(name) if is_free(model) else name

@@ -1,12 +1,12 @@
-"""How many free requests an account has made today, and how many it may.
+"""Daily allowance of free requests: how many an account has made and may still make.
 
-One number a project, whichever of its keys asks and whichever free model it asks
-for; days are those of UTC. A request that was refused or failed does not count.
+There is one number for a project, for all its keys and all free models; days are those of UTC. A
+request that was rejected or failed does not count.
 
-The numbers are of this process; at first use, and then every few seconds, what
-the ledger has added up says what was before and what others have let in. So a
-restart forgets nothing, and replicas may exceed the limit together by what they
-let in within those seconds.
+The numbers are of this process. At first use, and then every few seconds, it reads from the
+ledger's sums the earlier requests and those that other replicas admitted. So a restart forgets
+nothing, and replicas may together exceed the limit by the requests that they admit within those
+seconds.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _REFRESH_SECONDS = 5.0
 
 
 class FreeOptions(Struct, frozen=True, kw_only=True):
-    """Requests a day; ``paid_requests`` for projects into which at least ``paid_from`` was put."""
+    """Free requests a day."""
 
     requests: int = 50
     paid_requests: int = 1000
+    """For projects into which at least ``paid_from`` was paid."""
     paid_from: Decimal = Decimal(10)
 
 
 class FreeDay(Struct, frozen=True):
-    """How an account's day stands; ``resets_in`` are seconds."""
+    """State of an account's daily allowance; ``resets_in`` is in seconds."""
 
     limit: int
     used: int
@@ -49,7 +50,7 @@ class FreeDay(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """What it may still ask."""
+        """Return the number of requests that remain."""
         return max(self.limit - self.used, 0)
 
     @property
@@ -128,7 +129,7 @@ class FreeAllowances:
         )
 
     async def of(self, project: str) -> FreeDay:
-        """How the day stands, requests under way left out; raises :class:`StoreUnavailable`."""
+        """Return the state of the day without running requests; raise :class:`StoreUnavailable`."""
         return self._day_status(await self._known(project), 0)
 
     def _day_status(self, account: _Account, running: int) -> FreeDay:

@@ -1,4 +1,4 @@
-"""Making keys and changing them. What it does works in every process within a second."""
+"""Making keys and changing them. Its changes work in every process within a second."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KeyDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEdit:
-    """What changes of a key; what is unset stays as it is."""
+    """Changes to a key; unset fields keep their values."""
 
     name: str | UnsetType = UNSET
     expires_at: datetime | UnsetType | None = UNSET
@@ -134,8 +134,8 @@ class KeyIssuing:
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
         """Let a key work again.
 
-        What an operator has stopped, an operator enables; with rights over one's
-        own keys only, one enables what one has stopped oneself.
+        A key disabled by an operator is enabled by an operator; with rights over one's own keys
+        only, one enables what one has stopped oneself.
         """
         async with self._store.writing() as repositories:
             key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
@@ -261,7 +261,7 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
 
 
 def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    """What changed, in words for the audit log."""
+    """Return the changed fields and their values as text for the audit log."""
     words = {
         "name": (before.name, after.name),
         "expires_at": (str(before.expires_at), str(after.expires_at)),

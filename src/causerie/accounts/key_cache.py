@@ -1,9 +1,8 @@
 """Keys on the request path: who calls, answered from memory.
 
-A key that was used before costs a look into a table. What changes in
-the database is asked for twice a second, so a revoked key stops everywhere
-within a second. While the database cannot be asked, keys that are known go on
-for a stated time, and others get 503: not knowing is never 401.
+A key that was used before costs a look into a table. Changes in the database are read twice a
+second, so a revoked key stops everywhere within a second. While the database cannot be asked, keys
+that are known go on for a stated time, and others get 503: not knowing is never 401.
 
 The digest of the whole key is what is looked up, here and in the database, so
 the time that takes says nothing about a secret.
@@ -36,26 +35,27 @@ _FOR_EVER = 2**63
 
 
 class KeyCacheOptions(Struct, frozen=True, kw_only=True):
-    """How the ring keeps up. ``offline_seconds``: how long known keys go on without a database."""
+    """Options of the key cache."""
 
     poll_seconds: float = 0.5
     offline_seconds: float = 600.0
+    """Time for which known keys keep working without a database."""
     answer_seconds: float = 2.0
     capacity: int = 100_000
 
 
 class AccountCaller(Caller, frozen=True):
-    """Whoever bears a key of accounts, with what it granted when it was let in."""
+    """A caller with a key of accounts, and its grant at the time of admission."""
 
     grant: Grant
 
 
 class _Known(Struct):
-    """What is known of one secret; ``until`` is in nanoseconds since 1970, 0 for one that is
-    revoked."""
+    """Cached state of one secret."""
 
     grant: Grant
     until: int
+    """Nanoseconds since 1970; 0 if revoked."""
     callers: dict[str, AccountCaller]
 
 
@@ -118,7 +118,7 @@ class KeyCache:
         return caller if caller is not None else _admit(known, door.name)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Who manages by this key; raises like :meth:`authenticate`."""
+        """Return the actor behind a management key; raises like :meth:`authenticate`."""
         if credential is None:
             raise no_key()
         known = self._known.get(credential.digest) or await self._find(credential)
@@ -244,7 +244,9 @@ def _admit(known: _Known, door: str) -> AccountCaller:
 
 
 def admitted(grant: Grant, door: str) -> AccountCaller:
-    """Whoever has this grant, at a door; raises :class:`Forbidden` where it is not for that."""
+    """Return the caller with this grant at a door; raise :class:`Forbidden` if it excludes the
+    door.
+    """
     key = grant.key
     if key.purpose is not Purpose.INFERENCE:
         raise Forbidden(

@@ -23,35 +23,26 @@ _PUBLIC_LENGTH = 12
 
 
 class Purpose(StrEnum):
-    """What a key is for; none is for both."""
+    """Purpose of a key; no key is for both."""
 
     INFERENCE = "inference"
     MANAGEMENT = "management"
 
 
 class KeyState(StrEnum):
-    """Whether a key works, and if not, why; told to its owners only.
-
-    ``WITHDRAWN``: the person it derives from may not have it any more.
-    """
+    """State of a key: active, or the reason why it does not work; shown to its owners only."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
     EXPIRED = "expired"
     DELETED = "deleted"
     WITHDRAWN = "withdrawn"
+    """The person from whom it derives may not have it any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its secret.
-
-    ``None`` for doors and models: all that the project has; empty: none.
-    ``disabled_by`` is who has to enable it again, or somebody with more rights.
-    ``person`` is the user that it derives from, empty for a key of the project itself, and
-    ``person_status`` how that user stands now. ``withdrawn_at`` is when the person left the
-    project: coming back does not revive the key.
-    """
+    """A key without its secret."""
 
     id: str
     project_id: str
@@ -59,26 +50,32 @@ class ApiKey:
     name: str
     purpose: Purpose
     doors: frozenset[str] | None
+    """``None``: all that the project has; empty: none."""
     models: frozenset[str] | None
+    """``None``: all that the project has; empty: none."""
     created_at: datetime
     expires_at: datetime | None = None
     disabled_at: datetime | None = None
     disabled_by: str | None = None
+    """This actor, or one with more rights, has to enable it again."""
     deleted_at: datetime | None = None
     bounds: LimitsAndBudgets = UNBOUNDED
     person: str = ""
+    """User from whom it derives; empty for a key of the project itself."""
     withdrawn_at: datetime | None = None
+    """Time at which the person left the project: coming back does not revive the key."""
     person_status: PersonStatus | None = None
+    """Present status of the person."""
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the person it derives from may not have it any more."""
+        """Return true if the person from whom it derives may not have it any more."""
         if self.withdrawn_at is not None:
             return True
         return bool(self.person) and not may_hold(self.person_status, self.purpose)
 
     def state(self, now: datetime) -> KeyState:
-        """How it stands at a moment."""
+        """Return the key's state at a moment."""
         if self.deleted_at is not None:
             return KeyState.DELETED
         if self.withdrawn:
@@ -111,18 +108,16 @@ class KeySecret:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the bearer of one secret may do: all that the request path has to know.
-
-    ``until`` is the first moment at which it ends, ``works`` whether it does at
-    all: keys that are revoked are known too, so that asking again costs nothing.
-    ``recorded``: the project keeps what is said.
-    """
+    """Permissions of one secret: everything that the request path has to know of it."""
 
     key: ApiKey
     works: bool
+    """False for revoked keys, which are cached too, so that asking again costs nothing."""
     until: datetime | None
+    """First moment at which the grant no longer applies."""
     project_bounds: LimitsAndBudgets
     recorded: bool = False
+    """The project logs the contents of requests."""
 
 
 def new_key_id() -> str:

@@ -1,7 +1,7 @@
 """One-time links: a secret that lets its bearer in once, to make an account or a new password.
 
-Only a digest is kept. Whoever holds the link may use it: it is sent to one
-person, ends soon, and works once.
+Only a digest is kept. Any holder of the link may use it: it is sent to one person, ends soon, and
+works once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESET_LIFE = timedelta(hours=2)
 
 
 class LinkKind(StrEnum):
-    """What a link is for."""
+    """Purpose of a one-time link."""
 
     OWNER = "owner"
     INVITATION = "invitation"
@@ -29,30 +29,30 @@ class LinkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OneTimeLink:
-    """A link without its secret.
-
-    ``email`` binds an invitation to an address. ``project_id`` and ``role`` are
-    what it makes its bearer a member of; ``user_id`` whose password it resets.
-    ``person`` is the user that it derives from, empty for nobody: it works while that user
-    may create such a link.
-    """
+    """A link without its secret."""
 
     id: str
     kind: LinkKind
     digest: bytes = field(repr=False)
     email: str | None
+    """Binds an invitation to an address."""
     project_id: str | None
+    """Project that its bearer joins."""
     role: Role | None
+    """Role of its bearer in the project."""
     operator: bool
     user_id: str | None
+    """User whose password it resets."""
     created_by: str
     created_at: datetime
     expires_at: datetime
     used_at: datetime | None = None
     person: str = ""
+    """User from whom it derives, empty for nobody: it works while that user may create such a link.
+    """
 
 
-# Who creates the links of people that ask for an account themselves: a sign-up, whose link goes to
+# Creator of the links of people that ask for an account themselves: a sign-up, whose link goes to
 # its address alone, and an operator who gives one by hand.
 SIGN_UP = Actor("system", "sign-up", "sign-up")
 APPROVED = Actor("system", "sign-up-approved", "sign-up")
@@ -68,7 +68,7 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkGrant:
-    """What a link gives to whoever uses it; the fields are those of :class:`OneTimeLink`."""
+    """Rights that a link gives to its user; the fields are those of :class:`OneTimeLink`."""
 
     email: str | None = None
     project_id: str | None = None
@@ -110,7 +110,7 @@ def still_good(link: OneTimeLink | None, now: datetime) -> OneTimeLink:
 
 
 def no_such_link() -> NotFound:
-    """What is said of every link that does not work."""
+    """Return the error for every link that does not work."""
     return NotFound(
         "This link does not work any more: it was used, withdrawn, or is too old. "
         "Ask for a new one.",

@@ -1,4 +1,4 @@
-"""How amounts of money are written: in the one currency of the service, never in powers of ten.
+"""Format of amounts of money: in the one currency of the service, never in powers of ten.
 
 Knows no budget and no page.
 """

@@ -38,7 +38,7 @@ def letters(count: int) -> str:
 
 
 def digest(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return the digest under which a token is stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,4 +1,4 @@
-"""What operators do with the service itself: whether they may, and what of it is in the log."""
+"""Operators' actions on the service itself: their authorization, and their audit entries."""
 
 from __future__ import annotations
 

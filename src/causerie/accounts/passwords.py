@@ -50,7 +50,7 @@ class Passwords:
         return await self._slowly(partial(self._checked, password, tuple(about)))
 
     async def matches(self, kept: str | None, password: str) -> bool:
-        """Whether it is the password; takes as long where nothing is kept."""
+        """Return true if the password matches; without a stored hash it takes as long."""
         return await self._slowly(partial(self._verify, kept, _normal(password[:_LONGEST])))
 
     def _verify(self, kept: str | None, password: str) -> bool:

@@ -1,4 +1,4 @@
-"""Who there is: users, projects, and who belongs to which as what."""
+"""Users, projects, and the role of each user in a project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 
 class Role(StrEnum):
-    """What a user is in a project."""
+    """Role of a user in a project."""
 
     OWNER = "owner"
     ADMIN = "admin"
@@ -42,16 +42,14 @@ class LinkedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What keys, usage and members belong to. In an archived one no key works.
-
-    ``recording_days`` is how long it keeps what is said; ``None``: it does not.
-    """
+    """The owner of keys, usage and members. In an archived project no key works."""
 
     id: str
     name: str
     created_at: datetime
     archived_at: datetime | None = None
     recording_days: int | None = None
+    """Number of days for which contents of requests are kept; ``None``: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +83,17 @@ class PersonStatus:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something. ``project`` is a management key's own; ``system`` is the machine's owner
-    at the command line. ``holder`` is the user that a management key derives from, if any."""
+    """The person, key or machine that does something."""
 
     kind: Literal["user", "key", "system"]
+    """``system`` is the machine's owner at the command line."""
     id: str
     name: str
     operator: bool = False
     project: str | None = None
+    """Project of a management key."""
     holder: str = ""
+    """User from whom a management key derives, if any."""
 
     @property
     def person(self) -> str:

@@ -1,9 +1,9 @@
-"""What accounts need of a store: books, read and written in one transaction each.
+"""Interfaces of the store that accounts need: repositories, used in one transaction each.
 
-Leaving a writing block without an exception makes everything done in it lasting
-at once; with one, nothing has happened. A user, project or key that ``find`` gives
-in a writing block is kept from others until its end. Entering and everything inside raises
-:class:`~causerie.errors.StoreUnavailable` where the store cannot be used.
+Leaving a writing block without an exception commits everything done in it at once; an exception
+rolls all of it back. A user, project or key that ``find`` returns in a writing block is locked
+until its end. Entering and everything inside raises :class:`~causerie.errors.StoreUnavailable` if
+the store cannot be used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from causerie.accounts.totp import Authenticator
 
 
 class Taken(Exception):
-    """What should be unique is there already."""
+    """A value that has to be unique exists already."""
 
 
 class PeopleRepository(Protocol):
@@ -53,7 +53,7 @@ class PeopleRepository(Protocol):
         ...
 
     async def operators(self) -> int:
-        """How many operators are not disabled; locked until the end of a writing block."""
+        """Count the operators that are not disabled; locked until the end of a writing block."""
         ...
 
     async def link(self, identity: LinkedIdentity) -> None:
@@ -95,7 +95,7 @@ class ProjectRepository(Protocol):
         ...
 
     async def owners(self, project_id: str) -> int:
-        """How many owners there are; locked until the end of a writing block."""
+        """Count the owners; locked until the end of a writing block."""
         ...
 
 
@@ -155,7 +155,7 @@ class FactorRepository(Protocol):
         ...
 
     async def users(self) -> frozenset[str]:
-        """Whose is in force."""
+        """Return the ids of users whose factor is in force."""
         ...
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None: ...
@@ -166,7 +166,7 @@ class AttemptRepository(Protocol):
     """Failed attempts to sign in, by scope."""
 
     async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
-        """What there is of each, kept from others until the end of the writing block."""
+        """Return the failures in each scope, locked until the end of the writing block."""
         ...
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
@@ -216,7 +216,7 @@ class KeyRepository(Protocol):
         ...
 
     async def grant(self, digest: bytes) -> Grant | None:
-        """What the bearer of this secret may do; ``None`` where nobody has it."""
+        """Return the grant of this secret; ``None`` if nobody has it."""
         ...
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
@@ -228,7 +228,7 @@ class KeyRepository(Protocol):
 
 
 class AuditRepository(Protocol):
-    """Who did what; only added to."""
+    """Audit log of actions by actor; append-only."""
 
     async def add(self, entry: AuditEntry) -> None: ...
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
@@ -250,7 +250,7 @@ class CreditRepository(Protocol):
 
 
 class RecordingRepository(Protocol):
-    """What was said, of projects that keep it; never of one that does not (any more)."""
+    """Contents of requests, of projects that keep them; never of one that does not (any more)."""
 
     async def put(self, recordings: Sequence[Recording]) -> None:
         """Keep those whose projects keep what is said now, for as long as they say now."""
@@ -300,7 +300,7 @@ class Repositories(Protocol):
 
 
 class AccountStore(Protocol):
-    """Where the books are."""
+    """Storage of the repositories."""
 
     def reading(self) -> AbstractAsyncContextManager[Repositories]: ...
     def writing(self) -> AbstractAsyncContextManager[Repositories]: ...

@@ -1,7 +1,7 @@
-"""What a request costs: prices by the token, and which requests are charged at all.
+"""Price of a request: prices by the token, and the rule for requests that are charged at all.
 
-The rule is in ``docs/guides/billing.md``: who got nothing, or was failed by us, pays
-nothing; who left pays for what was made until then.
+The rule is in ``docs/guides/billing.md``: a client that received nothing, or whose request the
+service failed, pays nothing; a client that disconnected pays for the tokens generated until then.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ NOTHING = Decimal(0)
 
 
 class TokenPrice(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind, and for a request as such.
-
-    Tokens that came from the prompt cache cost ``cached``, or like the others
-    where that is unset; those of reasoning, which are part of the completion,
-    ``reasoning``, or like the others.
-    """
+    """Price of one token of each kind, and of a request as such."""
 
     prompt: Decimal = NOTHING
     completion: Decimal = NOTHING
     cached: Decimal | None = None
+    """Tokens from the prompt cache; unset: like others of the prompt."""
     reasoning: Decimal | None = None
+    """Tokens of reasoning, a part of the completion; unset: like others of the completion."""
     request: Decimal = NOTHING
 
     @property
@@ -59,7 +56,7 @@ class TokenPrice(Struct, frozen=True, kw_only=True):
     def charge(
         self, *, status: int, prompt: int, cached: int, completion: int, reasoning: int = 0
     ) -> Decimal:
-        """What a request costs that ended with this status."""
+        """Return the price of a request that ended with this status."""
         if not is_charged(status, prompt, completion):
             return NOTHING
         return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
@@ -69,19 +66,19 @@ FREE = TokenPrice()
 
 
 class ModelPrices(Struct, frozen=True):
-    """What models cost, by their ids; ``endpoints`` by that and by who answers, where that makes
-    a difference; ``models`` has the highest of them then.
-    """
+    """Prices of models."""
 
     models: Mapping[str, TokenPrice] = {}
+    """By model id; the highest price of its endpoints if these differ."""
     endpoints: Mapping[tuple[str, str], TokenPrice] = {}
+    """By model id and endpoint that answers, if the endpoint makes a difference."""
 
     def of(self, model: str, served_by: str) -> TokenPrice:
-        """What the use of a model costs, by who answers."""
+        """Return the price of a model's tokens, by the endpoint that answers."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 
 def is_charged(status: int, prompt: int, completion: int) -> bool:
-    """Whether a request that ended with this status is charged, in money and in tokens."""
+    """Return true if a request that ended with this status is charged, in money and in tokens."""
     left = status == CLIENT_GONE and prompt + completion > 0
     return left or (status == 200 and completion > 0)

@@ -1,7 +1,7 @@
-"""What people do to their own account: name, password, two-factor authentication.
+"""Changes that people make to their own account: name, password, two-factor authentication.
 
-Whoever has a session that is not theirs may guess here as at sign-in, so
-passwords and codes are counted together with those.
+Somebody with a session that is not theirs may guess here as at sign-in, so passwords and codes are
+counted together with those.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class OwnAccount:
             )
 
     async def has_factor(self, user: User) -> bool:
-        """Whether signing in needs a code."""
+        """Return true if signing in needs a code."""
         async with self._store.reading() as repositories:
             factor = await repositories.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None

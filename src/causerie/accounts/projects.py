@@ -124,7 +124,7 @@ class Projects:
             )
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
-        """Who is in it, by name."""
+        """Return the members, by name."""
         async with self._store.reading() as repositories:
             await visible_project(repositories, actor, project_id, Action.MEMBERS_SEE)
             return await repositories.projects.members(project_id)
@@ -222,13 +222,13 @@ class Projects:
     async def audit(
         self, actor: Actor, project_id: str, filter: AuditFilter
     ) -> Sequence[AuditEntry]:
-        """Who did what in the project, newest first."""
+        """Return the audit log of the project, newest first."""
         async with self._store.reading() as repositories:
             await visible_project(repositories, actor, project_id, Action.AUDIT_SEE)
             return await repositories.audit.find(replace(filter, project_id=project_id))
 
     async def audit_of_all(self, actor: Actor, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Who did what in the whole service, newest first."""
+        """Return the audit log of the whole service, newest first."""
         async with self._store.reading() as repositories:
             await require(repositories, actor, Action.SERVICE_SEE)
             return await repositories.audit.find(filter)

@@ -1,7 +1,7 @@
 """Writes down what was said, behind the requests: best effort, and no reply waits for it.
 
-What cannot be written (the database is away, too much waits) is lost, and the
-log says how many were. The usage of a request never depends on it.
+Recordings that cannot be written (the database is away, too much waits) are lost, and the log
+reports their number. The usage of a request never depends on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was said in one request, as a project keeps it."""
+"""Contents of one request, as a project keeps them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ LONGEST_DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The contents of one request, by the id of its usage record.
-
-    ``user_id`` is whose request it was: who made the key, or used the
-    playground. ``request`` and ``reply`` are JSON, or its beginning where they
-    are cut; the reply is empty where there was none.
-    """
+    """Contents of one request, by the id of its usage record."""
 
     id: str
     project_id: str
     user_id: str
+    """User who created the key, or used the playground."""
     at: datetime
     request: str = field(repr=False)
+    """JSON, or its beginning if it is cut."""
     request_cut: bool
     reply: str = field(repr=False)
+    """JSON, or its beginning if it is cut; empty if there was none."""
     reply_cut: bool

@@ -51,7 +51,7 @@ class Recordings:
             )
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
-        """What was said in one request.
+        """Return the contents of one request.
 
         Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
         """

@@ -2,9 +2,9 @@
 
 ``docs/reference/rights.md`` is generated from it; the tests walk all of it.
 
-A person has the rights of their role in the project, and an operator those of
-operators in addition. ``OWN`` is what they made themselves. Whoever may not even see
-a project is told that it does not exist.
+A person has the rights of their role in the project, and an operator those of operators in
+addition. ``OWN`` is what they made themselves. A caller who may not even see a project is told that
+it does not exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from causerie.accounts.people import PersonStatus, Role
 
 
 class Extent(IntEnum):
-    """How far a right reaches."""
+    """Extent of a right."""
 
     NO = 0
     OWN = 1
@@ -151,7 +151,7 @@ RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
 
 
 def extent(action: Action, parts: Iterable[RoleColumn]) -> Extent:
-    """How far somebody with these parts may do this."""
+    """Return the extent to which somebody with these parts may do this."""
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 

@@ -1,8 +1,8 @@
 """Sessions: who a browser is, kept by the service; the browser has only a token.
 
-A session ends by itself some time after it was last seen, and at the latest
-some time after it began. What a form has to send back (against forged
-requests) comes from the token, so it is nowhere kept.
+A session ends by itself some time after it was last seen, and at the latest some time after it
+began. The token that a form has to send back (against forged requests) is derived from the
+session's token, so it is nowhere kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AGENT_LENGTH = 300
 
 
 class Stage(StrEnum):
-    """How far somebody has come in signing in."""
+    """Stage of a sign-in."""
 
     OPEN = "open"
     SECOND_FACTOR = "second_factor"
@@ -44,13 +44,13 @@ class Session:
     agent: str
 
     def good(self, now: datetime) -> bool:
-        """Whether it has not ended."""
+        """Return true unless it has expired."""
         return now < self.expires_at and now - self.seen_at < IDLE
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClient:
-    """Where a request comes from: address and program."""
+    """Origin of a request: address and program."""
 
     address: str = ""
     agent: str = ""
@@ -83,10 +83,10 @@ def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient
 
 
 def form_token(token: str) -> str:
-    """What the forms of a signed-in browser carry."""
+    """Return the token for the forms of a signed-in browser."""
     return hmac.digest(token.encode(), b"form", hashlib.sha256).hex()
 
 
 def form_token_fits(token: str, given: str) -> bool:
-    """Whether a form belongs to the browser with this token."""
+    """Return true if a form belongs to the browser with this token."""
     return hmac.compare_digest(form_token(token).encode(), given.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What budgets need of a place in which replicas hold them together."""
+"""Interface of the storage in which replicas hold budgets together."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from msgspec import Struct
 
 
 class HoldRequest(Struct, frozen=True):
-    """What one request holds of one budget in one period, which ``place`` names.
-
-    Whole numbers of its unit. ``spent`` is what is known here to be spent, and
-    never more than the truth.
-    """
+    """Hold of one request on one budget in one period; amounts are whole numbers of its unit."""
 
     place: str
+    """Name of the budget and the period."""
     amount: int
     estimate: int
     spent: int
+    """Use that this process knows of; never more than the truth."""
 
 
 class HoldOutcome(Enum):
-    """What became of it: held, refused, or nobody there knows what is spent."""
+    """Outcome of a hold: held, refused, or the spent amount is unknown there."""
 
     HELD = auto()
     REFUSED = auto()
@@ -42,7 +40,7 @@ class SharedBudgetStore(Protocol):
 
     @property
     def joins(self) -> int:
-        """How often this process has joined the others; in between it did not hear of them."""
+        """Return how often this process joined the others; in between it missed their updates."""
         ...
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:

@@ -96,7 +96,7 @@ class SignIn:
             return await self._open(repositories, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
-        """Whose open session a token is of; raises :class:`Unauthenticated`."""
+        """Return user and open session of a token; raise :class:`Unauthenticated`."""
         now = self._clock()
         if token:
             async with self._store.reading() as repositories:
@@ -165,7 +165,7 @@ class SignIn:
 
 
 async def good_code(repositories: Repositories, user_id: str, code: str, now: datetime) -> bool:
-    """Whether the code, or recovery code, is right and new; it is used up by this."""
+    """Return true if the code, or recovery code, is right and new; this uses it up."""
     factor = await repositories.factors.find(user_id)
     if factor is None or factor.confirmed_at is None:
         return False

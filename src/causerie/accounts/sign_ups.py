@@ -24,7 +24,7 @@ from causerie.accounts.rights import Action
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A sign-up. Whether the address is ``known`` is for its holder alone."""
+    """A sign-up. The fact that the address is ``known`` is for its holder alone."""
 
     made: NewLink
     known: bool
@@ -40,8 +40,8 @@ class SignUps:
     async def ask(self, email: str) -> Asked:
         """Take note that somebody asks for an account: only for services that are open to all.
 
-        The link that creates it is for the holder of the address alone. What is done is the
-        same whether the address has an account or not; so must be what is answered.
+        The link that creates it is for the holder of the address alone. The steps are the same for
+        addresses with and without an account; so must be what is answered.
         """
         now, email = self._clock(), tidy_email(email)
         made = new_link(LinkKind.INVITATION, now, SIGN_UP, LinkGrant(email=email))

@@ -1,6 +1,6 @@
-"""What was spent of budgets, to be shown: from the same sums that usage is shown from.
+"""Spent amounts of budgets for display, from the same sums as the usage pages.
 
-What is let in is decided by ``budgets``, which count what runs in addition.
+Admission is decided by ``budgets``, which count running requests in addition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEARLY = Decimal("0.8")
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """How a budget stands; ``resets_at`` is when it begins anew."""
+    """State of a budget; ``resets_at`` is the start of its next period."""
 
     budget: Budget
     spent: Decimal
@@ -27,7 +27,7 @@ class Spending:
 
     @property
     def share(self) -> Decimal:
-        """What is spent of it, from 0; 1 is all."""
+        """Return the spent share, from 0; 1 is all."""
         if self.budget.amount == 0:
             return Decimal(1)
         return self.spent / self.budget.amount
@@ -39,7 +39,7 @@ class Spending:
 
     @property
     def level(self) -> str:
-        """How it looks: ``good``, ``warn`` or ``bad``."""
+        """Return the level for display: ``good``, ``warn`` or ``bad``."""
         return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 

@@ -22,7 +22,7 @@ ANY_DOMAIN = "*"
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """Who somebody is, as a provider that is trusted says; ``email`` and ``name`` may be empty."""
+    """Identity asserted by a trusted provider; ``email`` and ``name`` may be empty."""
 
     issuer: str
     subject: str

@@ -1,7 +1,7 @@
-"""What the bearer of a router's key is told of the key, the money, and one past request.
+"""Reports to the bearer of a router's key: the key, its money, and one past request.
 
-The names and units are those that clients of the well-known aggregating router
-read; what there is nothing of here is zero or ``null``.
+Names and units are those that clients of the well-known aggregating router read. Values that do not
+exist here are zero or ``null``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How fast passwords may be guessed: a few failures are free, then each doubles the wait.
+"""Rate limit of password guesses: a few failures are free, then each doubles the wait.
 
-Counted by account and address together, by account, and by address, each with
-its own allowance: whoever guesses from one place is slowed down soon, without
-locking out the owner of the account who comes from another. What belongs to no
-account (links, new accounts, the way back from another provider) is counted by
-address alone. An address of IPv6 stands for its network of 64 bits, which is what
-one subscriber has.
+Failures are counted by account and address together, by account, and by address, each with its own
+allowance. Guessing from one address is slowed down soon, without locking out the owner of the
+account at another. Attempts that belong to no account (links, new accounts, the return from another
+provider) are counted by address alone. An IPv6 address stands for its network of 64 bits, which is
+the size of one subscriber's.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def scopes(account: str, address: str) -> Mapping[str, int]:
 
 
 def codes_of(user_id: str) -> str:
-    """What two-factor authentication are counted as, apart from the password."""
+    """Return the scope of two-factor codes, which are counted apart from the password."""
     return f"code:{user_id}"
 
 
@@ -59,7 +58,7 @@ def of_sign_up(email: str, address: str) -> Mapping[str, int]:
 
 
 def is_of_account(scope: str) -> bool:
-    """Whether a success clears it: nobody else shares it."""
+    """Return true if a success clears the scope: nobody else shares it."""
     return scope.startswith(("both:", "account:"))
 
 

@@ -1,6 +1,6 @@
 """Sums of usage by time buckets: each as long as it may be without having many sums.
 
-Where a question has very many sums, nobody has to hold or make all of them at once.
+If a question has very many sums, nobody has to hold or make all of them at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ UsageBucket = tuple[UsageQuery, Sequence[UsageSum]]
 async def time_buckets(
     usage: UsageReports, actor: Actor, project: str | None, question: UsageQuery
 ) -> AsyncGenerator[UsageBucket]:
-    """Each stretch as a question, and its sums; asks each time whether the actor may.
+    """Yield each interval as a query, and its sums; check each time that the actor may.
 
-    Sums are those of one project, or with ``None`` of the whole service. Where
-    all time is one there is one stretch.
+    Sums are those of one project, or with ``None`` of the whole service. If all time is one
+    interval, there is one bucket.
     """
     since, length = question.since, 1
     while since < question.until:

@@ -1,8 +1,7 @@
-"""What was used: sums over time for pages and bills, single requests for questions.
+"""Queries of usage: sums over time for pages and bills, single requests for questions.
 
-Sums come from what the ledger rolled up, so that they cost the same whether a
-thousand or ten million requests stand behind them. Their times are whole hours
-or days in UTC.
+Sums come from the ledger's rollups, so that they cost the same for a thousand requests as for ten
+million. Their times are whole hours or days in UTC.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ PERCENTILES = (0.5, 0.9, 0.99)
 
 
 class Step(StrEnum):
-    """How long the intervals are that sums are given for."""
+    """Length of the intervals of sums."""
 
     HOUR = "hour"
     DAY = "day"
@@ -34,7 +33,7 @@ class Step(StrEnum):
 
 
 class By(StrEnum):
-    """What sums are told apart by; the program that asked with project and model only."""
+    """Dimension to group sums by; ``APP`` can be combined with project and model only."""
 
     PROJECT = "project"
     KEY = "key"
@@ -50,7 +49,7 @@ TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """Which usage: from ``since`` up to ``until``, of all that is not narrowed down."""
+    """Query of usage from ``since`` up to ``until``; unset fields do not narrow it down."""
 
     since: datetime
     until: datetime
@@ -95,20 +94,18 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """What the requests of one interval and group add up to; times are means, in seconds.
-
-    ``refused`` ended with a status from 400, ``failed`` from 500, and the
-    client left ``aborted`` ones. ``first_tokens`` came to a first token,
-    which its mean is of. ``charged`` are the tokens that budgets count.
-    ``start`` is ``None`` for :attr:`Step.ALL`.
-    """
+    """Sums over the requests of one interval and group; times are means, in seconds."""
 
     start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
     group: Mapping[By, str]
     requests: int
     refused: int
+    """Ended with a status from 400."""
     failed: int
+    """Ended with a status from 500."""
     aborted: int
+    """The client disconnected."""
     prompt: int
     cached: int
     completion: int
@@ -117,25 +114,25 @@ class UsageSum:
     first_token_seconds: float | None
     duration_seconds: float
     first_tokens: int = 0
+    """Requests that came to a first token, over which its mean is taken."""
     charged: int = 0
+    """The tokens that budgets count."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstTokens:
-    """Percentiles of the time to the first token, in seconds, of one interval and group.
-
-    ``start`` is ``None`` for :attr:`Step.ALL`; ``group`` is empty where all is
-    one, and ``None`` for times that were kept without their key and person.
-    """
+    """Percentiles of the time to the first token, in seconds, of one interval and group."""
 
     start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
     group: str | None
+    """Empty if there are no groups; ``None`` for times stored without their key and person."""
     times: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which single requests; ``before`` is time and id that the last page ended with."""
+    """Filter of single requests; ``before`` is time and id that the last page ended with."""
 
     since: datetime
     until: datetime
@@ -152,20 +149,20 @@ class RecordFilter:
 
     @property
     def count(self) -> int:
-        """How many at most."""
+        """Return the number of records to return at most."""
         return min(max(self.limit, 1), _MOST_RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was used of a budget's owner since the budget's period began."""
+    """Use by a budget's owner since the start of the budget's period."""
 
     cost: Decimal = field(default=Decimal(0))
     tokens: int = 0
 
 
 class UsageReader(Protocol):
-    """What is needed of a store to answer."""
+    """Reader of usage, as the store implements it."""
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         """By start, then by group."""
@@ -216,8 +213,8 @@ class UsageReports:
     ) -> Sequence[FirstTokens]:
         """The median, 90th and 99th percentile of the time to the first token, by start.
 
-        By nothing, or by one of project, key, user and model. What has no first
-        token is left out.
+        By nothing, or by one of project, key, user and model. Groups without a first token are left
+        out.
         """
         action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
         await self._may(actor, project_id, action)

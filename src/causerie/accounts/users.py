@@ -85,7 +85,7 @@ class Users:
             return made
 
     async def link(self, token: str) -> OneTimeLink:
-        """What a link is for; raises :class:`NotFound` where it does not work any more."""
+        """Return the link of a token; raise :class:`NotFound` if it does not work any more."""
         async with self._store.reading() as repositories:
             return await usable_link(repositories, token, self._clock())
 

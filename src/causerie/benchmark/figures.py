@@ -20,25 +20,28 @@ class Spread(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True):
-    """Of one run of ``seconds`` with ``streams`` replies at a time.
-
-    ``replies`` began in it and came to their end, ``failed`` did not, by what went wrong. Rates
-    are a second, of what came within the run; ``prompt`` and ``completion`` are the median
-    tokens of a reply; ``first_token`` and ``each_token`` are ``None`` where nothing was measured.
-    ``busy`` is the share of one core that asking took.
-    """
+    """Figures of one run. Rates are a second, of replies and tokens that came within the run."""
 
     streams: int
+    """Replies at a time."""
     seconds: float
+    """Length of the run."""
     replies: int
+    """Replies that began in the run and came to their end."""
     failed: Mapping[str, int]
+    """Replies that failed, by reason."""
     replies_a_second: float
     tokens_a_second: float
     prompt: int
+    """Median tokens of a reply."""
     completion: int
+    """Median tokens of a reply."""
     first_token: Spread | None
+    """``None`` if nothing was measured."""
     each_token: Spread | None
+    """``None`` if nothing was measured."""
     busy: float
+    """Share of one core that sending the requests took."""
 
 
 def figures(

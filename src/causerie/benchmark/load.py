@@ -27,16 +27,16 @@ _UNFINISHED = "had not ended when it was given up"
 
 @dataclass(frozen=True, slots=True)
 class BenchPrompt:
-    """Prompts and replies of so many tokens; the ``same`` prompt each time, or ever new ones.
-
-    A run takes ``seconds``; what is under way then may go on for ``grace_seconds``.
-    """
+    """Prompts and replies of a benchmark."""
 
     prompt_tokens: int = 200
     max_tokens: int = 128
     same: bool = False
+    """Send the same prompt each time, otherwise ever new ones."""
     seconds: float = 10.0
+    """Length of a run."""
     grace_seconds: float = 60.0
+    """Time for which running requests may continue after it."""
 
 
 @dataclass(slots=True)

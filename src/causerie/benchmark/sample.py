@@ -6,17 +6,18 @@ from msgspec import Struct
 
 
 class Sample(Struct, frozen=True):
-    """``first`` is when the first content was there; ``failure`` is empty where it came to its end.
-
-    ``prompt`` and ``completion`` are tokens, as the provider counts them.
-    """
+    """Measurements of one reply."""
 
     began: float
     ended: float
     first: float | None = None
+    """Time of the first content."""
     prompt: int = 0
+    """Tokens, as the provider counts them."""
     completion: int = 0
+    """Tokens, as the provider counts them."""
     failure: str = ""
+    """Empty if the reply came to its end."""
 
     def written_by(self, when: float) -> float:
         """Return the number of tokens that had arrived by this time.

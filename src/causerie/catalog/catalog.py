@@ -61,5 +61,5 @@ class Catalog:
 
 
 def is_over(entry: Entry) -> bool:
-    """Whether it is of the router's catalog, and its last day there has gone by."""
+    """Return true if the entry is of the router's catalog and its last day there has passed."""
     return isinstance(entry, Listing) and entry.is_over

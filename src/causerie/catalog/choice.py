@@ -1,8 +1,8 @@
-"""Which endpoints of a model a request goes to, and in which order.
+"""Choice and order of a model's endpoints for a request.
 
-Without preferences the cheap ones are asked more: by the inverse square of the
-price, the same one for the same conversation; those that cost nothing come
-before all others. A sort or an order is kept strictly.
+Without preferences, cheap endpoints get more requests: the weight is the inverse square of the
+price, and one conversation stays at one endpoint. Endpoints that cost nothing come before all
+others. A sort or an order is kept strictly.
 """
 
 from __future__ import annotations

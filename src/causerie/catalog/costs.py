@@ -1,4 +1,4 @@
-"""What a month of requests costs at each endpoint, to the last digit that is charged."""
+"""Price of a month of requests at each endpoint, to the last digit that is charged."""
 
 from __future__ import annotations
 

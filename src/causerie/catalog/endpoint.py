@@ -43,25 +43,25 @@ class CatalogEndpoint:
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of it now."""
+        """Return the current profile of its model."""
         return self.capabilities.profile()
 
     @property
     def parameters(self) -> frozenset[str]:
-        """What it supports; all of them where nothing is known."""
+        """Return the parameters that it supports; all of them if nothing is known."""
         return known(self.capabilities) - self.profile.lacks
 
     @property
     def measured(self) -> bool:
-        """Whether anything is known of its parameters."""
+        """Return true if its supported parameters are known."""
         return self.capabilities.parameters is not None
 
     def is_one_of(self, names: frozenset[str]) -> bool:
-        """Whether a preference names it: the endpoint, or this model there."""
+        """Return true if a preference names it: the endpoint, or this model there."""
         return self.provider in names or self.name in names
 
     def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
-        """Whether it supports all these parameters, or with ``strict`` is known to."""
+        """Return true if it supports all these parameters, or with ``strict`` is known to."""
         supported = self.capabilities.parameters
         if supported is None:
             return not strict or wanted <= BASIC
@@ -76,7 +76,7 @@ class CatalogEndpoint:
 
     @property
     def falls_short(self) -> str:
-        """What to say of it before the names of parameters that it is :meth:`lacking`."""
+        """Return the text of an error before the names of parameters that it is :meth:`lacking`."""
         return "does not support" if self.measured else "is not known to support"
 
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,7 @@
-"""Which entries of the router's catalog a query asks for, and in which order.
+"""Filters and order of the router's catalog, as a query asks for them.
 
-The names are those that clients of the well-known aggregating router send.
-What is not understood is refused: a filter that is ignored shows what should
-not be there.
+The names are those that clients of the well-known aggregating router send. Unknown values are
+rejected: a filter that is ignored shows entries that it should exclude.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Filters:
 
     @property
     def end(self) -> int | None:
-        """Where the page ends, counted in entries; ``None``: with the last of all."""
+        """Return the end of the page, counted in entries; ``None``: after the last of all."""
         return None if self.limit is None else self.offset + self.limit
 
     def query(self, *, offset: int) -> str:

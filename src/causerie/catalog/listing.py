@@ -57,7 +57,9 @@ class Listing:
 
     @property
     def id(self) -> str:
-        """What a request names as ``model``; a suffix that twists is not part of it."""
+        """Return the id that a request names as ``model``, without a suffix that changes the
+        request.
+        """
         return self.card.id
 
     @property
@@ -67,17 +69,17 @@ class Listing:
 
     @property
     def is_over(self) -> bool:
-        """Whether its last day has gone by."""
+        """Return true if its last day has passed."""
         return self.ends is not None and self.clock() > self.ends
 
     @property
     def parameters(self) -> frozenset[str]:
-        """What its endpoints support, taken together."""
+        """Return the parameters that any of its endpoints supports."""
         return frozenset[str]().union(*(one.parameters for one in self.endpoints))
 
     @property
     def targets(self) -> Sequence[str]:
-        """Who answers for it, by the names of routing."""
+        """Return its targets, by the names of routing."""
         return [one.name for one in self.endpoints]
 
     @property
@@ -118,15 +120,15 @@ class Listing:
         )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
-        """What :meth:`adapted` has made of a request."""
+        """Report the changes that :meth:`adapted` makes to a request."""
         adds = self.twist == "thinking" and not request.thinking.enabled
         return ("model:thinking->reasoning.enabled",) if adds else ()
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Who is asked, and in which order.
+        """Return the targets for a request, and their order.
 
-        Raises :class:`InvalidRequest` where nobody can or may be asked, and
-        :class:`NotFound` after the model's end.
+        Raises :class:`InvalidRequest` if no target can or may serve it, and :class:`NotFound` after
+        the model's end.
         """
         if self.is_over:
             raise NotFound(
@@ -143,7 +145,7 @@ class Listing:
         return ranked(endpoints, preferences, sort, self.stats_of)
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
+        """Return the targets that :meth:`candidates` excludes, by name in routing, and why."""
         found = {
             one.name: list(one.exclusions(request.params, request.preferences))
             for one in self.endpoints
@@ -151,24 +153,24 @@ class Listing:
         return {name: why for name, why in found.items() if why}
 
     def profile(self, target: str) -> ModelProfile:
-        """What is known of one of its targets now."""
+        """Return the current profile of one of its targets."""
         return next(one.profile for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:
-        """What a reply costs that this target has given."""
+        """Return the price of a reply that this target served."""
         found = (one.tariff for one in self.endpoints if one.name == served_by)
         return next(found, Tariff()).cost(usage)
 
     def provider(self, served_by: str) -> str:
-        """Who this target belongs to, as the model's endpoints name it."""
+        """Return the provider of this target, as the model's endpoints name it."""
         found = (one.provider for one in self.endpoints if one.name == served_by)
         return next(found, served_by)
 
-    # What is told of it.
+    # Public description.
 
     @property
     def cheapest(self) -> CatalogEndpoint:
-        """Whose prices stand for the model's."""
+        """Return the cheapest endpoint, whose prices are shown as the model's."""
         return min(self.endpoints, key=lambda one: one.tariff.usual)
 
     @property
@@ -188,7 +190,7 @@ class Listing:
 
     @property
     def profiles(self) -> tuple[ModelProfile, ...]:
-        """What is known of its endpoints now: all of an entry that may change."""
+        """Return the current profiles of its endpoints, the only part that may change."""
         return tuple(one.profile for one in self.endpoints)
 
     @property

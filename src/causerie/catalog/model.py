@@ -1,8 +1,7 @@
 """One model of the catalog: who can answer for it, and what they can do together.
 
-A model supports what at least one of its targets supports; a request goes only
-to those that support all of it. What is only known once a model is loaded
-comes through ``profile``.
+A model supports what at least one of its targets supports; a request goes only to those that
+support all of it. Facts that are only known once a model is loaded come through ``profile``.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _FREE = Tariff()
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What a model can do. Lengths are in tokens; ``None`` is not known (yet).
+    """Capabilities of a model. Lengths are in tokens; ``None`` is not known (yet).
 
     ``thinks``: its template, or a probe, says that it does; a model that does not can still be
-    asked to. It ``lacks`` parameters that it would refuse, whatever else is said of it.
+    asked to. It rejects the parameters in ``lacks``, even if they are listed as supported.
     """
 
     context_length: int | None = None
@@ -40,7 +39,7 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class TargetCapabilities:
-    """What one target offers. ``parameters`` ``None`` is not known: all are let through."""
+    """Capabilities of one target. ``parameters`` ``None`` is not known: all are let through."""
 
     candidate: Candidate
     parameters: frozenset[str] | None = None
@@ -49,7 +48,7 @@ class TargetCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """How a model is called: its id, other names for requests, and words for people."""
+    """Names of a model: its id, its aliases in requests, and name and description for people."""
 
     id: str
     name: str
@@ -61,8 +60,8 @@ class ModelCard:
 class ServedModel:
     """One model. ``id`` is what a request names as ``model``.
 
-    After ``hedge_seconds`` without an answer a second target may be asked. Whoever answers, its
-    use costs what the ``tariff`` says.
+    After ``hedge_seconds`` without an answer a second target may be asked. Its price is the
+    ``tariff``, whichever target answers.
     """
 
     __slots__ = (
@@ -100,13 +99,13 @@ class ServedModel:
 
     @property
     def targets(self) -> Sequence[str]:
-        """Who answers for it, by the names of routing."""
+        """Return its targets, by the names of routing."""
         return [one.name for one in self._all]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Who supports every parameter of the request.
+        """Return the targets that support every parameter of the request.
 
-        Raises :class:`InvalidRequest` where nobody does.
+        Raises :class:`InvalidRequest` if there are none.
         """
         if request.params <= self._common:
             return self._all
@@ -123,7 +122,7 @@ class ServedModel:
         return able
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
+        """Return the targets that :meth:`candidates` excludes, by name in routing, and why."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
             if lacking := sorted(request.params - known(one)):
@@ -133,7 +132,7 @@ class ServedModel:
         return found
 
     def profile(self, target: str) -> ModelProfile:
-        """What is known of one of its targets now."""
+        """Return the current profile of one of its targets."""
         return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
@@ -141,7 +140,7 @@ class ServedModel:
         return request
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
-        """What :meth:`adapted` has made of a request."""
+        """Report the changes that :meth:`adapted` makes to a request."""
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
@@ -175,7 +174,7 @@ class ServedModel:
         return entry
 
     def _profile(self) -> ModelProfile:
-        """What holds whoever answers: the shortest lengths that are known."""
+        """Return the profile that holds for every target: the shortest lengths that are known."""
         profiles = [capabilities.profile() for capabilities in self._capabilities]
         return ModelProfile(
             context_length=_least(profile.context_length for profile in profiles),
@@ -203,7 +202,7 @@ class ServedModel:
 
 
 def known(capabilities: TargetCapabilities) -> frozenset[str]:
-    """What a target supports; everything where nothing is known."""
+    """Return the parameters that a target supports; all of them if nothing is known."""
     return HONOURED if capabilities.parameters is None else capabilities.parameters
 
 

@@ -21,7 +21,9 @@ def reasons(
     sort: SortBy | None,
     stats_of: StatsReader,
 ) -> Iterator[str]:
-    """What gave ``one`` of ``able`` its priority and weight; ``sort`` is the model's own."""
+    """Yield the reasons for priority and weight of ``one`` of ``able``; ``sort`` is the model's
+    own.
+    """
     if preferences.order:
         place = _place(one, preferences.order)
         if place is not None:

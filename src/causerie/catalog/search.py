@@ -86,7 +86,7 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        """Whether it leaves anything out."""
+        """Return true if it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
@@ -126,7 +126,7 @@ class CatalogQuery:
         )
 
     def _fields(self) -> list[tuple[str, str]]:
-        """What is not as usual."""
+        """Return the fields that differ from their defaults."""
         said = [
             ("q", self.text),
             ("cost", self.cost),

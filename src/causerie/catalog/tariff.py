@@ -1,4 +1,4 @@
-"""What the use of an endpoint costs, as the router's catalog tells and compares it."""
+"""Tariff of an endpoint, as the router's catalog shows and compares it."""
 
 from __future__ import annotations
 

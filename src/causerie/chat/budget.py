@@ -31,17 +31,16 @@ _GROUPS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """Limits of one rendering.
-
-    ``seconds`` limits the CPU time; ``turns`` limits loop iterations and calls;
-    ``characters`` limits the prompt and each single intermediate text or list;
-    ``made`` limits the total of these.
-    """
+    """Limits of one rendering."""
 
     seconds: float = 2.0
+    """CPU time."""
     turns: int = 10_000_000
+    """Loop iterations and calls."""
     characters: int = 64 * 2**20
+    """Length of the prompt, and of each single intermediate text or list."""
     made: int = 2**30
+    """Total length of all intermediate texts and lists."""
 
 
 class TooMuch(TemplateError):

@@ -36,15 +36,14 @@ from causerie.protocol.request import ChatRequest
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """Settings of a model beyond its weights.
-
-    ``format`` overrides the detected format; ``template`` replaces the model's own;
-    ``max_output_tokens`` is the limit for requests that set none.
-    """
+    """Settings of a model beyond its weights."""
 
     format: str | None = None
+    """Overrides the detected format."""
     template: str | None = None
+    """Replaces the model's own template."""
     max_output_tokens: int | None = None
+    """Limit for requests that set none."""
 
 
 @dataclass(frozen=True, slots=True)

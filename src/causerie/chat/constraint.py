@@ -45,16 +45,16 @@ _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """Functions that may be called (name → closed schema), and how many calls there may be.
-
-    ``required`` demands at least one call; ``parallel`` allows several. ``text`` is
-    all their schemas as sent: equal texts mean equal schemas.
-    """
+    """Functions that may be called, and bounds on the number of calls."""
 
     tools: Mapping[str, Schema]
+    """Closed schemas by name."""
     required: bool
+    """At least one call has to come."""
     parallel: bool
+    """Several calls may come."""
     text: str = ""
+    """All schemas as sent: equal texts mean equal schemas."""
 
 
 def compose(

@@ -37,7 +37,7 @@ async def resumed(
             left = len(resumed.texts) - generation.said
             if request.top_logprobs is None or not left:
                 return generation
-            # What has not gone out is said again, for nobody knows its log-probabilities.
+            # Text that was not sent is generated again, for nobody knows its log-probabilities.
             return Generation(engine, request, plan, 0, _without_last(resumed, left))
         except Diverged:
             continue

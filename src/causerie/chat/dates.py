@@ -1,7 +1,7 @@
 """``strftime_now``: today's date in a pattern, part of which a client may have written.
 
-What a directive gives is the author's where the author wrote the whole
-directive; every other character stays whose it was.
+The output of a directive is the author's if the author wrote the whole directive; every other
+character stays whose it was.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _REMEMBERED = 8192  # forged texts whose ids are kept
 class EncodedPiece:
     """Text to be read with control tokens, or (``forged``) as plain text.
 
-    Where it is all of a prompt, ``heads`` are these.
+    If it is all of a prompt, ``heads`` are these.
     """
 
     text: str
@@ -77,8 +77,8 @@ def split(
 ) -> list[EncodedPiece]:
     """Return the prompt in pieces, together its whole text.
 
-    No piece that is read with control tokens has the text of one that touches
-    a user's character. Where nothing is forged there is one piece.
+    No piece that is read with control tokens has the text of one that touches a user's character.
+    If nothing is forged there is one piece.
     """
     if not isinstance(control_tokens, ControlTokens):
         control_tokens = ControlTokens(control_tokens)

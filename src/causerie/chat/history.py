@@ -1,7 +1,7 @@
 """The messages of a request as the dictionaries that a chat template reads.
 
-Fixed words (roles, types) are this program's; everything else stays the
-user's. Which shape a template wants is told by its traits. It renders nothing.
+Fixed words (roles, types) are this program's; everything else stays the user's. The template's
+capabilities decide the shape. It renders nothing.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> l
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     """System messages where the template shows them, and no neighbours that it refuses.
 
-    Where several, or later ones, are not shown, all are put together in front;
-    where none is shown, or one alone is refused, their text goes in front of
-    the first message of the user, or of the last where the template itself writes it there as long
-    as nothing follows. Where the roles have to take turns, neighbours of a role become one message,
-    and an empty answer stands between a call or its result and a user; where an answer may not
-    come first, or not without a question, an empty one is before it.
+    If several, or later ones, are not shown, all are put together in front; where none is shown, or
+    one alone is refused, their text goes in front of the first message of the user, or of the last
+    where the template itself writes it there as long as nothing follows. If the roles have to take
+    turns, neighbours of a role become one message, and an empty answer stands between a call or its
+    result and a user; where an answer may not come first, or not without a question, an empty one
+    is before it.
     """
     items: list[Entry] = []
     placed = in_turns(_systems_placed(conversation, capabilities), capabilities)

@@ -85,7 +85,7 @@ def _converted(text: str, param: str) -> str:
         raise unsupported(param, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
-    except Exception as error:  # noqa: BLE001 the converter raises bare exceptions
+    except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
         told = str(error).partition("\n")[0][:160]
         raise unsupported(param, f"The GBNF grammar cannot be read: {told}") from None
 

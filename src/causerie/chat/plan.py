@@ -1,8 +1,8 @@
 """A request on one text engine, decided before the first token.
 
-Everything that can be refused is refused here: the messages by the template,
-the length by the context, the schemas by the compiler. What is left is a
-:class:`Plan` that generation only carries out.
+Everything that can be refused is refused here: the messages by the template, the length by the
+context, the schemas by the compiler. The result is a :class:`Plan` that generation only carries
+out.
 """
 
 from __future__ import annotations
@@ -37,24 +37,23 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan of one request: what to generate and how to read it.
-
-    ``grammar`` applies from the first token; ``answer_grammar`` applies after the
-    budget has ended the reasoning. ``limit``, ``budget`` and ``room`` (the rest of
-    the context after the prompt) are in tokens.
-    """
+    """Plan of one request: what to generate and how to read it."""
 
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
     limit: int
+    """Output limit, in tokens."""
     room: int
+    """Rest of the context after the prompt, in tokens."""
     budget: int
+    """Limit on reasoning, in tokens."""
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     grammar: str | None
+    """Applies from the first token."""
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
     sampling: SamplingParams

@@ -27,7 +27,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# What templates call it that the reasoning of earlier turns is shown too. Whoever sends it back
+# Names in templates for showing the reasoning of earlier turns too. A client that sends it back
 # wants that; most leave it out unless they are told, and the prompt is not the one in the cache.
 _SCHEMA_CACHE: dict[str, object] = {
     "clear_thinking": False,
@@ -41,18 +41,15 @@ _SCHEMA_CACHE: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request as the model's template shows it.
-
-    ``leading`` is the white space that the model itself writes before its
-    answer, ``leading_call`` before a call that nothing is said before (``None``
-    where that is unknown), ``several_calls`` that it writes several calls in
-    one message.
-    """
+    """A request as the model's template shows it."""
 
     rendered: Rendered
     leading: str
+    """White space that the model itself writes before its answer."""
     leading_call: str | None
+    """White space before a call without preceding text; ``None`` if unknown."""
     several_calls: bool
+    """The model writes several calls in one message."""
 
 
 def render(

@@ -22,16 +22,15 @@ from causerie.protocol.partial import Partial
 
 @dataclass(frozen=True, slots=True)
 class ResumedReply:
-    """A reply so far: tokens to go on from, and the ``texts`` that the model's parser reads.
-
-    ``partial`` has gone out. ``made`` is how many tokens count towards the
-    limits, which another model may have counted in its own.
-    """
+    """A reply so far, from which generation continues."""
 
     tokens: tuple[int, ...]
     texts: tuple[str, ...]
+    """Texts that the model's parser reads."""
     partial: Partial
+    """The part that was sent."""
     made: int
+    """Tokens that count towards the limits; another model may have counted them in its own."""
 
 
 class Diverged(Exception):

@@ -1,10 +1,9 @@
 """The sandbox that chat templates run in, and the helpers they expect there.
 
-Strings of the template itself are marked as its author's when the template is
-compiled; Jinja's own ways to put strings together are replaced by ones that
-keep the mark. Whatever widens (operators, methods, filters, formatting,
-printing) is counted before it makes anything, so a template cannot stall the
-service whatever it is given.
+Strings of the template itself are marked as its author's when the template is compiled; Jinja's own
+ways to put strings together are replaced by ones that keep the mark. Every growth (operators,
+methods, filters, formatting, printing) is counted before it makes anything, so a template cannot
+stall the service whatever it is given.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class TemplateRefused(TemplateError):
 class _Generation(Extension):
     """``{% generation %}``: marks what the model writes, for training; here its body only."""
 
-    tags = {"generation"}  # noqa: RUF012 the base class declares it without ClassVar
+    tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
@@ -49,12 +48,12 @@ class _Generation(Extension):
 class _Counting(CodeGenerator):
     """Writes code in which every string of the template's own is an author's.
 
-    What the language does without asking the sandbox (comparing, cutting a
-    piece out) is written as a call of it.
+    Operations of the language that do not call the sandbox (comparing, cutting a piece out) are
+    written as calls of it.
     """
 
     def _literal(self, text: str) -> str:
-        return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]
+        return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]  # always ours
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         return self._literal("".join(map(str, group)))

@@ -20,18 +20,17 @@ _ANSWER_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPlan:
-    """Plan of the thinking of one request.
-
-    ``form`` is the model's format, with reasoning added if the model has none and
-    the request asks for thinking; ``on`` is the template's argument (``None``: no
-    argument); ``written`` means that the service opens the reasoning itself,
-    because the model would not.
-    """
+    """Plan of the thinking of one request."""
 
     form: ModelFormat
+    """The model's format, with reasoning added if the model has none and the request asks for
+    thinking.
+    """
     on: bool | None
+    """The template's argument; ``None``: no argument."""
     effort: str | None
     written: bool
+    """The service opens the reasoning itself, because the model would not."""
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-# What writing to a stream fails with, which has no file's name; a connection fails otherwise.
+# Errors of writing to a stream, which have no file's name; a connection fails otherwise.
 _OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF})
 
 

@@ -1,4 +1,4 @@
-"""How a probe gets at a provider: its key, its dialect, by options or by the configuration."""
+"""Access of a probe to a provider: key and dialect, from options or from the configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the commands on people, projects and keys share: the database, and who or what is meant.
+"""Helpers of the commands on people, projects and keys: the database, and lookup by name or id.
 
-They work on the database that the settings name, also while the service runs,
-with the rights of whoever owns the machine.
+They work on the database that the settings name, also while the service runs, with the rights of
+the machine's owner.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def the_project(accounts: Accounts, given: str) -> Project:
 
 
 def link_address(settings: Settings, token: str) -> str:
-    """Where a browser uses a one-time link."""
+    """Return the URL at which a browser uses a one-time link."""
     base = settings.console.address or root(settings)
     return f"{base.rstrip('/')}/console/link#{token}"
 

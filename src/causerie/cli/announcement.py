@@ -1,6 +1,6 @@
-"""What ``causerie serve`` tells the person at the terminal: progress, then one block.
+"""Messages of ``causerie serve`` to the person at the terminal: progress, then one block.
 
-Goes to stderr alongside the log lines; where that is no terminal, only whole lines.
+They go to stderr alongside the log lines; without a terminal, only whole lines are written.
 """
 
 from __future__ import annotations

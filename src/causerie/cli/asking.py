@@ -1,4 +1,4 @@
-"""What commands that ask a provider have in common: its models, and why it did not answer."""
+"""Helpers of commands that query a provider: its models, and the reason for a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def first_model(provider: Provider, base_url: str) -> str:
 
 
 def _advice(status: object, base_url: str) -> str:
-    """What a person might do about it."""
+    """Return advice on this failure."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f", set {CLIENT_KEY}"
     if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):

@@ -35,7 +35,7 @@ class ChatCall:
 
 @dataclass(slots=True)
 class ChatAnswer:
-    """What has come so far."""
+    """The part of an answer that has arrived."""
 
     reasoning: str = ""
     text: str = ""
@@ -126,7 +126,7 @@ class Conversation:
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
-        """Where the history ends now, for :meth:`rewind`."""
+        """Return the end of the history, for :meth:`rewind`."""
         return len(self.messages)
 
     def rewind(self, mark: int) -> None:

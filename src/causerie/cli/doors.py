@@ -13,7 +13,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def root(settings: Settings, host: str | None = None) -> str:
-    """Where the service is found on this machine, or by ``host``; no slash at the end."""
+    """Return the service's address on this machine, or under ``host``; no slash at the end."""
     listens = settings.server.host
     here = _EVERYWHERE.get(listens, f"[{listens}]" if ":" in listens else listens)
     return f"http://{host or here}:{settings.server.port}"

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and one sentence on stderr for each failure.
+"""Exit codes of commands, and one sentence on stderr for each failure.
 
 0    done
 1    failed: a provider refused, the service broke
@@ -23,7 +23,7 @@ from causerie.settings import SettingsError
 
 
 class ExitCode(IntEnum):
-    """What the shell sees."""
+    """Exit code that the shell receives."""
 
     OK = 0
     FAILURE = 1

@@ -49,7 +49,7 @@ def new_key() -> str:
 
 
 def digest_line(made: str) -> str:
-    """What stands in the configuration: the public part, where there is one, and the SHA-256."""
+    """Return the line for the configuration: the public part, if there is one, and the SHA-256."""
     found = hashlib.sha256(made.encode()).hexdigest()
     prefix, _, rest = made.partition("_")
     public, separator, secret = rest.partition("_")

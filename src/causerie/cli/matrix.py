@@ -1,7 +1,7 @@
-"""How an interview looks: progress while it goes on, and the matrix of what was found.
+"""Display of a probe: progress while it runs, and the matrix of its findings.
 
-Progress goes to stderr. What a provider said is shown without control
-characters and without reading it as markup.
+Progress goes to stderr. Texts of a provider are shown without control characters and are not read
+as markup.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def conclusion(entry: ProbedModel) -> Iterator[str]:
-    """What the configuration would say."""
+    """Yield the lines of the summary that the configuration would hold."""
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"

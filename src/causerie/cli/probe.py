@@ -103,7 +103,7 @@ def probe(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is asked of whom."""
+    """Targets and bounds of one probe."""
 
     base_url: str
     models: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Progress on the terminal: rate and time left while something is fetched.
 
-Writes to stderr. Where that is no terminal, one line at the start and one at
-the end, so that logs stay readable.
+Writes to stderr. Without a terminal, it is one line at the start and one at the end, so that logs
+stay readable.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DownloadBar:
 
     @property
     def active(self) -> bool:
-        """Whether a bar is on the terminal."""
+        """Return true while a bar is on the terminal."""
         return self._task is not None
 
     def stop(self) -> None:

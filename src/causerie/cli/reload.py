@@ -83,5 +83,5 @@ def _chosen(
 
 
 def _is_same(config: Path, file: str | None) -> bool:
-    """Whether both lead to one file, by whatever links and folders."""
+    """Return true if both paths lead to one file, through any links and folders."""
     return file is not None and os.path.realpath(config) == os.path.realpath(file)

@@ -1,4 +1,4 @@
-"""How a benchmark looks: what goes on in a run, a line when it is over, the figures of all."""
+"""Display of a benchmark: progress of a run, a line when it ends, the figures of all runs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PIECE = 4096  # bytes, for which a pipe with room has a page
 class _Heedless:
     """A stream on which writing never fails, and never waits long.
 
-    Who reads too slowly is waited for a moment; after that not at all, until there is room again.
+    A slow reader is waited for a moment; after that not at all, until there is room again.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -68,7 +68,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _may_wait(stream: TextIO) -> bool:
-    """Whether somebody reads what is written, and there is a way to ask for room."""
+    """Return true if a reader may drain the stream and waiting for room is possible."""
     try:
         return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except OSError:

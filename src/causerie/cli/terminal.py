@@ -1,8 +1,7 @@
-"""How an answer looks on a terminal: dimmed thinking, then the text, then the calls.
+"""Display of an answer on a terminal: dimmed thinking, then the text, then the calls.
 
-Takes events and writes them. What a model writes can hold control characters;
-none reaches the terminal, so an answer can neither move the cursor nor write
-to the clipboard.
+Takes events and writes them. The output of a model can hold control characters; none reaches the
+terminal, so an answer can neither move the cursor nor write to the clipboard.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from causerie.store.usage import SqlUsage
 
 @dataclass(frozen=True, slots=True)
 class AccountBackend:
-    """What the request path, the console and the management API have of accounts."""
+    """Accounts, as the request path, the console and the management API use them."""
 
     accounts: Accounts
     key_cache: KeyCache

@@ -1,7 +1,7 @@
-"""What people and their programs come to: accounts, the console, and the management API.
+"""Entrances for people and their programs: accounts, the console, and the management API.
 
-Imported only where there are accounts: what it stands on takes more memory than
-all the rest of a gateway.
+Imported only if there are accounts: its dependencies take more memory than all the rest of a
+gateway.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AccountFrontend:
 
     @property
     def bookkeeping(self) -> Bookkeeping:
-        """Where requests are settled and recorded."""
+        """Return the bookkeeping, which settles and records requests."""
         return self._hosted.bookkeeping
 
     @property
@@ -81,12 +81,12 @@ class AccountFrontend:
 
     @property
     def free_days(self) -> FreeAllowances:
-        """What accounts may ask of free models in a day."""
+        """Return the daily allowances of accounts for free models."""
         return self._hosted.free_days
 
     @property
     def statements(self) -> Statements:
-        """What a router's key is told of itself."""
+        """Return the reports for the bearer of a router's key."""
         return self._hosted.statements
 
     async def first_link(self) -> NewLink | None:
@@ -125,7 +125,7 @@ class AccountFrontend:
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:
-    """Where letters to people go, if the settings name a server."""
+    """Return the outbox for letters to people, if the settings name a server."""
     if mail.host is None:
         return None
     return Outbox(
@@ -136,11 +136,11 @@ def _outbox(mail: Mail, password: str | None) -> Outbox | None:
 
 
 def _probes(settings: Settings) -> Path | None:
-    """Where results of probes are kept."""
+    """Return the folder of probes' results."""
     folder = settings.store.folder
     return Path(folder) / "probes" if folder is not None else None
 
 
 def _link(_: LinkKind, token: str) -> str:
-    """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
+    """Return the URL path of a one-time link; the part behind the # is sent to no server."""
     return f"/console/link#{token}"

@@ -47,7 +47,7 @@ _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer
 
 
 class StartAnnouncer(StartWatcher, Protocol):
-    """Who is told how the start goes; ``download`` of what is fetched for it.
+    """Observer of the start; ``download`` reports progress of files that are fetched for it.
 
     ``settings`` are those in force, also after a reload that came before all was ready.
     """
@@ -113,7 +113,7 @@ async def fetch_weights(
 
 
 async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
-    """What the model needs of them, if that is on this machine already; no network is asked."""
+    """Return the model's weights if they are on this machine already; no network is used."""
     try:
         return await _fetched(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:
@@ -156,7 +156,7 @@ def _preloaded(settings: Settings) -> list[str]:
 
 
 def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
-    """How it is started, or where it is. Blocks; raises :class:`EngineFailed`."""
+    """Return the options to start it, or its address. Blocks; raises :class:`EngineFailed`."""
     if vllm.address is None:
         return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
     try:
@@ -174,7 +174,7 @@ def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
 
 
 class _Makers:
-    """How each model's engine is made. ``missing`` is why weights could not be had last."""
+    """Factory of each model's engine. ``missing`` is why weights could not be had last."""
 
     def __init__(
         self, settings: Settings, credentials: Credentials, watcher: StartAnnouncer
@@ -190,7 +190,7 @@ class _Makers:
         return [self._entry(model, model.id in preload) for model in self._settings.models]
 
     def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:
-        """What gives the fleet the models of other settings."""
+        """Return the function that gives the fleet the models of other settings."""
 
         def renew(settings: Settings, credentials: Credentials) -> None:
             self._settings = self._watcher.settings = settings
@@ -224,7 +224,7 @@ class _Makers:
         )
 
     def _recipe(self, model: ModelSettings) -> object:
-        """What the engine is made from; with another it is another engine."""
+        """Return the inputs of the engine; with other inputs it is another engine."""
         engines = self._settings.engines
         return (
             model.engine, model.ref, model.llamacpp, model.vllm, model.options, model.sampling,
@@ -254,8 +254,8 @@ class _Makers:
         )
 
     async def _vllm(self, model: ModelSettings) -> ManagedEngine:
-        # Here, because its tokenizer's library holds memory, which who has no such model needs not.
-        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415
+        # Imported here: its tokenizer's library takes memory, which other engines do not need.
+        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415 - see above
 
         weights = await self._weights(model)
         key = self._credentials.models.get(model.id)
@@ -270,13 +270,13 @@ class _Makers:
         )
 
     def _share_cores(self) -> bool:
-        """Whether several models may compute at the same time."""
+        """Return true if several models may compute at the same time."""
         return sum(model.engine == "llamacpp" for model in self._settings.models) > 1
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
         """One download at a time: it has the whole line, and there is one bar.
 
-        What is on this machine waits for none.
+        Weights that are on this machine wait for none.
         """
         settings = self._settings
         try:

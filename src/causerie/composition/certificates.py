@@ -10,7 +10,7 @@ from causerie.settings.provider import TlsSettings
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """Whom to trust, and what to show; raises :class:`OSError` where files cannot be used."""
+    """Return the TLS context of these settings; raise :class:`OSError` if files cannot be used."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname = False
@@ -21,7 +21,7 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def tls_digest(tls: TlsSettings) -> bytes:
-    """What the files hold, so that renewed ones are told from old; raises :class:`OSError`."""
+    """Return a digest of the files' contents, to detect renewal; raise :class:`OSError`."""
     digest = hashlib.sha256()
     for file in (tls.ca_file, tls.client_cert, tls.client_key):
         digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())

@@ -29,7 +29,7 @@ A = TypeVar("A")
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
-    """What is asked."""
+    """A request to the control socket."""
 
     ask: str
 

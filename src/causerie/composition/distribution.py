@@ -1,4 +1,4 @@
-"""Where limits and budgets are counted: here, or in a server that replicas share."""
+"""Counting of limits and budgets: here, or in a server that replicas share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FIRST_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What counts.
+    """Counters of limits and budgets.
 
-    ``budgets`` is ``None`` where each process counts them for itself. ``here``
-    says whether the shared server answers; ``None``: nothing is shared.
+    ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
+    shared server answers; ``None``: nothing is shared.
     """
 
     counters: RateLimiter
@@ -31,17 +31,17 @@ class Distribution:
 
 @asynccontextmanager
 async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
-    """What counts, for as long as the service runs.
+    """Yield the counters, for as long as the service runs.
 
-    A server that is away when the service starts is waited for a moment, and
-    then for ever in the background. Raises :class:`CannotStart` for an address
-    that is none.
+    If the server is away when the service starts, the start waits for a moment, and then
+    reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
+    address.
     """
     if shared.url is None:
         yield Distribution(MemoryCounters())
         return
-    # Imported here: the client of the server is memory that only those need who share.
-    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415
+    # Imported here: the server's client takes memory, which a single replica does not need.
+    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)

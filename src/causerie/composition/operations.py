@@ -145,7 +145,7 @@ class LiveOperations:
         return used
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        """Who would get a request now, and why; nothing is sent."""
+        """Explain the routing of a request now; nothing is sent."""
         await self._accounts.operating.look(actor)
         door = self._parts.doors.named(question.door or self.doors()[0])
         try:
@@ -209,7 +209,7 @@ class LiveOperations:
         )
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
-        """Whoever bears this key; without one, somebody who may everything."""
+        """Return the caller with this key; without one, a caller with all rights."""
         if not key_id:
             return Caller(key="", name="", door=door.name)
         key = await self._accounts.keys.see(actor, key_id)

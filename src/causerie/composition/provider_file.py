@@ -34,7 +34,7 @@ class CannotWrite(Exception):
 
     @property
     def whole(self) -> str:
-        """What went wrong, and what to do by hand."""
+        """Return the error, and the text to put in by hand."""
         if not self.by_hand:
             return str(self)
         return f"{self}; put this below your provider by hand:\n\n{self.by_hand}"
@@ -42,9 +42,9 @@ class CannotWrite(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewProvider:
-    """What a provider is that the file may not have yet; ``key`` is where its key is found.
+    """A provider that the file may not have yet; ``key`` is the place of its key.
 
-    ``name`` is that of one that the file has.
+    ``name`` is that of a provider that the file has.
     """
 
     base_url: str
@@ -106,7 +106,7 @@ def _write(file: Path, provider: NewProvider, entries: Sequence[ProbedModel]) ->
 
 
 def _give_rights(before: os.stat_result, fresh: Path) -> None:
-    """Whoever could read the file still can, also where somebody else writes it (root, say)."""
+    """Keep the file readable for its readers, even if another user (root, say) writes it."""
     try:
         if sys.platform != "win32":
             os.chown(fresh, before.st_uid, before.st_gid)
@@ -153,7 +153,7 @@ def _with_entries(text: str, provider: NewProvider, entries: Sequence[ProbedMode
 
 
 def provider_index(text: str, base_url: str, name: str | None = None) -> int | None:
-    """Which of the file's providers has this name, or without one this address."""
+    """Return the index of the file's provider with this name, or without one this address."""
     providers = tomllib.loads(text).get("providers")
     for index, one in enumerate(providers if isinstance(providers, list) else ()):
         if not isinstance(one, dict):
@@ -181,7 +181,7 @@ def provider_name(base_url: str, taken: Collection[object] = ()) -> str:
 
 
 def _check(file: Path, fresh: Path) -> None:
-    """What is wrong already is not held against the entry: flags of a service may mend it."""
+    """Reject new problems only: flags of a service may mend those that were there before."""
     found = _problems(fresh, file.parent)
     before = {(one.key, one.advice) for one in _problems(file, file.parent)} if found else ()
     new = [str(one) for one in found if (one.key, one.advice) not in before]

@@ -132,7 +132,7 @@ class ProviderViews:
         )
 
     def _remark(self, provider: str, model: str) -> str:
-        """What stands in the file behind the day of the probe."""
+        """Return the file's text after the day of the probe."""
         try:
             index = provider_index(self._text, "", provider)
             found = tomllib.loads(self._text) if index is not None else {}
@@ -155,7 +155,7 @@ def text_of(file: Path | None) -> str:
 
 
 def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
-    """What a result would change in what is in force."""
+    """Return the changes that a result would make to the configuration in force."""
     before, now = known.supported_parameters, frozenset(result.supported_parameters)
     found = []
     if before is None:
@@ -195,13 +195,13 @@ def probe_view(one: Examination) -> ProbeView:
 
 
 def probe_cost(examinee: Examinee, known: ProviderModelSettings) -> ProbeCost:
-    """What a probe of a model costs at most."""
+    """Return the most that a probe of a model can cost."""
     cost = price(examinee, known.id, known.context_length)
     return ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost))
 
 
 def _serving(settings: Settings) -> Mapping[str, list[Serving]]:
-    """What each target answers for."""
+    """Return the models that each target serves."""
     found: dict[str, list[Serving]] = {}
     for name, serving in _each(settings):
         found.setdefault(name, []).append(serving)

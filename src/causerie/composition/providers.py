@@ -74,7 +74,7 @@ def connected(
 
 
 def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Sequence[Check]:
-    """How each provider is asked whether it is there; those that are not asked are left out."""
+    """Return the health check of each provider; those without one are left out."""
     return [
         _check(one, providers[one.name].provider, settings)
         for one in settings.providers
@@ -134,8 +134,11 @@ def _made(
 
 
 def reach(one: described.ProviderSettings, proxy: str | None) -> Reach:
-    """How the provider is reached; ``proxy`` is the address where the settings only say where it
-    is found. Raises :class:`OSError` where certificates cannot be used."""
+    """Return the options of connections to the provider.
+
+    ``proxy`` is the address if the settings only name its place. Raises :class:`OSError` if
+    certificates cannot be used.
+    """
     return Reach(
         tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,
         server_name=one.tls.server_name,
@@ -145,7 +148,7 @@ def reach(one: described.ProviderSettings, proxy: str | None) -> Reach:
 
 
 def _recipe(one: described.ProviderSettings, key: str | None, proxy: str | None) -> bytes:
-    """What a provider is made from, as a digest: no secret is kept for comparing.
+    """Return a digest of a provider's inputs: no secret is kept for comparing.
 
     Certificates count by their contents, so that a reload takes renewed ones.
     """

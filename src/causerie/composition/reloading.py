@@ -40,7 +40,7 @@ _READ_AT_START = (
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
-    """What became of a reload: ``problems``, or none and what waits for a restart (``notes``)."""
+    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``)."""
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
     @property
     def applied(self) -> bool:
-        """Whether the new settings are in force."""
+        """Return true if the new settings are in force."""
         return not self.problems
 
 
 class ServiceFacts(msgspec.Struct, frozen=True):
-    """Which service this is."""
+    """Identity of a running service."""
 
     pid: int
     file: str | None
@@ -86,12 +86,12 @@ class Reloading:
         return self._started_with.file
 
     def facts(self) -> ServiceFacts:
-        """Which service this is."""
+        """Return the identity of this service."""
         file = self._started_with.file
         return ServiceFacts(os.getpid(), str(file.absolute()) if file else None, self.address)
 
     async def answer(self, asked: str) -> msgspec.Struct:
-        """What a command asks; raises :class:`ValueError` for what is not known."""
+        """Answer a command's request; raise :class:`ValueError` if it is not known."""
         if asked == "facts":
             return self.facts()
         if asked == "reload":
@@ -140,7 +140,7 @@ class Reloading:
 
 
 def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
-    """What a service may start with, and one that runs may not come to."""
+    """Yield settings that a service may start with but a reload may not introduce."""
     if wanted.blank and not started.blank:
         advice = "is gone, or sets nothing any more; for what is there by default, start again"
         yield Problem(str(started.file), "", advice)
@@ -150,7 +150,7 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
 
 
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
-    """What has changed and cannot change while the service runs."""
+    """Return the changes that cannot take effect while the service runs."""
     notes = []
     for name in _READ_AT_START:
         before, now = attrgetter(name)(running), attrgetter(name)(wanted)

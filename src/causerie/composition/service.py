@@ -1,8 +1,8 @@
-"""What a service is made of, put together from the settings and the engines.
+"""Composition of a service from the settings and the engines.
 
-Each part is made once and handed to whoever needs it; nothing here decides
-anything about a request. At a reload new parts take the place of the old ones
-in one step; requests under way keep those that they came to.
+Each part is made once and handed to the parts that need it; nothing here decides anything about a
+request. At a reload new parts replace the old ones in one step; running requests keep the parts
+that they started with.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What of new settings may fail, done already."""
+    """The parts of new settings that may fail, made already."""
 
     settings: Settings
     doors: DoorTable
@@ -149,7 +149,7 @@ class RunningService:
 
     @property
     def edge(self) -> Edge:
-        """What answers, once there are parts to answer by."""
+        """Return the handler of requests, once there are parts."""
         if self._edge is None:
             raise RuntimeError("there are no parts yet; replace() gives them")
         return self._edge
@@ -248,7 +248,7 @@ class RunningService:
         return self._router.status()
 
     def shared(self) -> bool | None:
-        """Whether the server answers in which replicas count; ``None``: there is none."""
+        """Return true if the server answers in which replicas count; ``None``: there is none."""
         return self._shared.here()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
@@ -256,7 +256,7 @@ class RunningService:
         return self._router.history(target)
 
     def target_stats(self, target: str) -> TargetStats | None:
-        """How a target stands, with what was measured of it."""
+        """Return the state of a target, with its measurements."""
         return self._router.target_stats(target)
 
     def provider(self, name: str) -> ConnectedProvider | None:
@@ -285,7 +285,7 @@ def door_table(settings: Settings) -> DoorTable:
 
 
 def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
-    """What the service answers alongside its doors."""
+    """Return the paths that the service answers alongside its doors."""
     keys = settings.metrics.keys
     return OwnPaths(
         docs=settings.server.docs,
@@ -295,7 +295,7 @@ def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
 
 
 def limits(server: ServerSettings) -> RequestLimits:
-    """What a request may be."""
+    """Return the bounds on a request."""
     return RequestLimits(
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
         max_messages=server.max_messages,
@@ -315,7 +315,7 @@ def decoding_bounds(server: ServerSettings) -> Bounds:
 
 
 def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
-    """What is limited of doors and models; ``busy`` are targets that free requests leave alone."""
+    """Return the limits of doors and models; free requests avoid the targets that are ``busy``."""
     models = {one.id: one.limits for one in settings.models}
     models |= {one.id: one.limits for one in settings.aliases}
     models |= {one.id: one.limits for one in settings.catalog}
@@ -340,14 +340,14 @@ def _limited(
 
 
 def prices(settings: Settings) -> dict[str, TokenPrice]:
-    """What the use of each model and alias costs."""
+    """Return the price of each model and alias."""
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
     return {name: _price(each) for name, each in models.items()}
 
 
 def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
-    """What each endpoint of the catalog costs, by the model and who answers."""
+    """Return the price of each endpoint of the catalog, by model and target."""
     return {
         (entry.id, endpoint.name): _price(endpoint.price)
         for entry in settings.catalog
@@ -373,7 +373,7 @@ def _price(price: configured_price.PriceSettings) -> TokenPrice:
 
 
 def listen(server: ServerSettings) -> Listen:
-    """Where to listen, and how to stop."""
+    """Return the address to listen on, and the time to drain."""
     return Listen(
         server.host,
         server.port,

@@ -34,7 +34,7 @@ class LiveServiceView:
         ]
 
     def models(self) -> Sequence[dict[str, Any]]:
-        """What is behind those doors, as ``GET /models`` gives it, with names for people."""
+        """Return the models behind those doors, as ``GET /models`` does, with names for people."""
         shown = frozenset(id for door_address in self._ways() for id in door_address.models)
         models = self._parts.catalog.visible(shown)
         return [{"name": model.card.name, **model.entry()} for model in models]

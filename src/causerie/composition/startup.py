@@ -29,7 +29,7 @@ _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 class StartWatcher(Protocol):
-    """Who is told how the start goes, and the stop."""
+    """Observer of the start and the stop."""
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Called again and again while models load."""
@@ -98,9 +98,10 @@ async def run(
 
 
 def _spare_the_collector() -> None:
-    """What was made for the start stays, so the garbage collector need not look at it again.
+    """Exempt the objects made for the start from garbage collection, since they stay.
 
-    Requests make few cycles: looking for them more rarely saves a tenth of a request's time.
+    Requests make few reference cycles: searching for them more rarely saves a tenth of a request's
+    time.
     """
     gc.collect()
     gc.freeze()

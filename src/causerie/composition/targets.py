@@ -1,8 +1,7 @@
-"""Who can answer: models of our own and models of providers, by the names of routing.
+"""Targets: models of our own and models of providers, by the names of routing.
 
-What has not changed since the last time stays the same object: a model of our
-own with what it has loaded and its queue, a model of a provider with what
-routing has learnt of it.
+An unchanged target stays the same object across reloads: a model of our own with its loaded weights
+and its queue, a model of a provider with the measurements of routing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SEPARATION = Separation()
 
 @dataclass(frozen=True, slots=True)
 class ChatParts:
-    """What the models of our own share: processes for what nobody has vetted."""
+    """Processes that our own models share, for grammars and templates that nobody has vetted."""
 
     grammars: Compiler
     renderers: Renderers
@@ -79,7 +78,7 @@ class Targets:
 def chat_options(
     settings: Settings, where: Callable[[KeyPath], str] | None = None
 ) -> Mapping[str, ChatOptions]:
-    """What the configuration says of each model's chat. Reads template files.
+    """Return the configured options of each model's chat. Reads template files.
 
     ``where`` gives the place of a setting, for problems.
 

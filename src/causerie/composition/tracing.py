@@ -1,4 +1,4 @@
-"""What is different where requests are traced; nothing, and no cost, where they are not."""
+"""Replacements of parts if requests are traced; nothing, and no cost, otherwise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Who makes the records, who is asked, and what headers tell providers of the trace."""
+    """Meter, targets and headers for providers, with or without tracing."""
 
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
     targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are
@@ -43,8 +43,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
     if settings.address is None:
         yield UNTRACED
         return
-    # Imported here: memory and time at the start only for those who trace.
-    from causerie.tracing import collector, requests  # noqa: PLC0415
+    from causerie.tracing import collector, requests  # noqa: PLC0415 - memory, for tracing only
 
     to = collector.Collector(settings.address, settings.share)
     async with collector.tracer(to) as tracer:
@@ -63,7 +62,7 @@ class _Watched:
         self._made: dict[str, TracedTarget] = {}
 
     def __call__(self, targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
-        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415
+        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415 - memory, for tracing only
 
         facts = _facts(settings)
         made: dict[str, TracedTarget] = {}

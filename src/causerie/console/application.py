@@ -175,7 +175,7 @@ class ConsoleApplication:
 
 
 def _page_of(context: RequestContext) -> str:
-    """Where somebody is: scripts fetch parts of a page that stands at an address of its own."""
+    """Return the address of the open page, also for scripts that fetch parts of it."""
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")

@@ -14,7 +14,7 @@ _COUNT = 50
 
 @dataclass(frozen=True, slots=True)
 class AuditListing:
-    """Where it stands, and who gives its entries."""
+    """Address and source of a page of audit entries."""
 
     path: str
     entries: Callable[[AuditFilter], Awaitable[Sequence[AuditEntry]]]

@@ -39,14 +39,14 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BoundsRows:
-    """What the form shows: what there is, or what was typed."""
+    """Rows of the form: stored values, or typed ones."""
 
     limits: Sequence[Row]
     budgets: Sequence[Row]
 
     @staticmethod
     def of(bounds: LimitsAndBudgets) -> BoundsRows:
-        """What there is."""
+        """Return the rows of the stored limits and budgets."""
         return BoundsRows(
             [
                 {
@@ -70,7 +70,7 @@ class BoundsRows:
 
     @staticmethod
     def typed(form: FormFields) -> BoundsRows:
-        """What was typed; rows that nobody touched are left out, and those meant to end."""
+        """Return the typed rows without untouched ones and those to be removed."""
         return BoundsRows(
             _touched(_rows(form, "limit", ("was", "model", *_LIMIT)), _LIMIT),
             _touched(_rows(form, "budget", ("was", *_BUDGET)), ("amount",)),

@@ -22,7 +22,7 @@ _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 @dataclass(frozen=True, slots=True)
 class StatusBadge:
-    """How one target stands: in a word, with a ``tone`` (good, warn, bad or none), and more."""
+    """State of one target: a word, with a ``tone`` (good, warn, bad or none), and details."""
 
     target: str
     word: str
@@ -58,7 +58,7 @@ class ModelRow:
 
     @property
     def abilities(self) -> Sequence[str]:
-        """What it can do, in a few words."""
+        """Return its capabilities, in a few words."""
         words = {
             "tools": "tools",
             "response_format": "structured output",
@@ -97,7 +97,7 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
 
 
 def anchor(model: str) -> str:
-    """What elements of a page are called that are about a model."""
+    """Return the id of a page's elements about a model."""
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 

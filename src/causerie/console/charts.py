@@ -39,7 +39,7 @@ class ChartBar:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
-    """What one series has in one column."""
+    """Value of one series in one column."""
 
     name: str
     colour: int
@@ -82,7 +82,7 @@ class Chart:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to be seen."""
+        """Return true if there is nothing to draw."""
         return not any(column.total for column in self.columns)
 
 

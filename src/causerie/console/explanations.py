@@ -1,7 +1,6 @@
-"""What became of a request, in words for whoever wonders: from its record alone.
+"""Explanation of a request's outcome, from its record alone.
 
-The record has no contents, so neither has this. A code that is not known here
-is shown as it is.
+The record has no contents, so the explanation has none. An unknown code is shown unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from causerie.metering.ledger import UsageRecord
 
 CLIENT_GONE = 499
 
-# What each code means, and what to do.
+# Meaning of each code, and advice.
 CODES = MappingProxyType(
     {
         "client_gone": "The client closed the connection before the answer was complete. If a "
@@ -73,7 +72,7 @@ class ExplainedAttempt:
 
     @property
     def answered(self) -> bool:
-        """Whether it did."""
+        """Return true if it answered."""
         return not self.failure
 
 
@@ -101,7 +100,7 @@ class RequestExplanation:
 
     @property
     def tone(self) -> str:
-        """How the outcome is coloured: good, warn (the caller's doing) or bad (ours)."""
+        """Return the colour of the outcome: good, warn (the caller's fault) or bad (ours)."""
         if self.record.status < 400:
             return "good"
         return "bad" if self.record.status >= 500 else "warn"

@@ -11,7 +11,7 @@ _MOST = 500
 
 
 class FormFields:
-    """What was sent. A field that is not there is empty."""
+    """Fields of a form or a query. A missing field is empty."""
 
     __slots__ = ("_pairs",)
 

@@ -25,7 +25,7 @@ _DAYS: Mapping[str, int] = MappingProxyType({"1": 1, "7": 7, "30": 30})
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
-    """What the form shows. ``doors`` and ``models`` of ``None`` are all of the project's."""
+    """Contents of the form. ``doors`` and ``models`` of ``None`` are all of the project's."""
 
     name: str = ""
     purpose: str = Purpose.INFERENCE
@@ -51,7 +51,7 @@ class KeyForm:
 
     @staticmethod
     def typed(form: FormFields) -> KeyForm:
-        """What was sent."""
+        """Return the form as it was sent."""
         return KeyForm(
             name=form.get("name"),
             purpose=form.get("purpose") or Purpose.INFERENCE,
@@ -80,7 +80,7 @@ class KeyForm:
         )
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
-        """What changes of a key; an end that was not touched stays as it is, to the second."""
+        """Return the changes to a key; an untouched end stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
         return KeyEdit(

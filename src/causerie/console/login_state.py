@@ -1,9 +1,9 @@
-"""What a visitor is about while they are with another provider: kept with them, for them alone.
+"""Purpose of a visitor's sign-in at another provider: kept with the visitor, readable by nobody
+else.
 
-It travels as the ``state`` of the request to the provider, sealed with the token
-of the visitor's own session. So nobody else can open or make one (which is what
-a state is for), nothing is kept here for visitors who never come back, and a
-session that has ended in between ends the login state too.
+It travels as the ``state`` of the request to the provider, sealed with the token of the visitor's
+own session. So nobody else can open or create one (the purpose of a state), nothing is kept here
+for visitors who never come back, and a session that has ended in between ends the login state too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _LONGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """Where somebody wants to: into the page ``after``; by the invitation ``link``; or, where
-    ``joins``, to have the identity as one of the account that they are signed in to."""
+    """Aim of a sign-in."""
 
     attempt: SignInAttempt
     after: str = ""
+    """Page to open afterwards."""
     link: str = field(default="", repr=False)
+    """Secret of an invitation."""
     joins: bool = False
+    """Add the identity to the account that the visitor is signed in to."""
 
 
 _decoder = msgspec.json.Decoder(LoginState)
@@ -39,7 +41,7 @@ def sealed(login_state: LoginState, token: str) -> str:
 
 
 def unsealed(state: str, token: str) -> LoginState | None:
-    """What this visitor is about; ``None`` where the state is not one of theirs."""
+    """Return this visitor's login state; ``None`` if the state is not one of theirs."""
     if not state.isascii() or len(state) > _LONGEST:
         return None
     try:

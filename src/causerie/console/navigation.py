@@ -1,4 +1,4 @@
-"""What the frame of every page leads to: only pages that are there."""
+"""Links in the frame of every page: only to pages that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page says after something was done; the address names only which."""
+"""Notices on a page after an action; the address only names the notice."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where a request comes from, and whether this site's own pages sent it.
+"""Origin of a request: its address, and the check that this site's own pages sent it.
 
-A form that changes something is taken only with an ``Origin`` header that names
-this site: browsers send it with every such request and pages cannot forge it.
-``X-Forwarded-For`` counts only where the connection comes from a proxy that is
-trusted; ``X-Forwarded-Proto`` decides no more than the visitor's own cookie.
+A form that changes something is accepted only with an ``Origin`` header that names this site:
+browsers send it with every such request and pages cannot forge it. ``X-Forwarded-For`` counts only
+if the connection comes from a trusted proxy; ``X-Forwarded-Proto`` decides nothing but the
+attributes of the visitor's own cookie.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Site:
     proxies: tuple[Network, ...] = ()
 
     def secure(self, exchange: Exchange) -> bool:
-        """Whether the visitor came by https."""
+        """Return true if the visitor came by https."""
         if self.address:
             return self.address.startswith("https:")
         return exchange.headers.get("x-forwarded-proto", "").lower() == "https"

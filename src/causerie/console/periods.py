@@ -40,7 +40,7 @@ class ReportPeriod:
 
     @property
     def step(self) -> Step:
-        """How long the intervals are that it is shown in."""
+        """Return the length of the intervals that it is shown in."""
         return Step.HOUR if self.until - self.since <= _HOURLY else Step.DAY
 
     @property
@@ -55,7 +55,7 @@ class ReportPeriod:
         return [self.since + length * index for index in range(count)]
 
     def fields(self) -> dict[str, str]:
-        """What an address says to mean this period again."""
+        """Return the fields of an address that mean this period again."""
         if self.name != "custom":
             return {"range": self.name}
         return {"from": self.since.date().isoformat(), "to": self.last_day.isoformat()}

@@ -1,4 +1,4 @@
-"""What the console asks of the service around it."""
+"""Interfaces of the service that the console calls."""
 
 from __future__ import annotations
 

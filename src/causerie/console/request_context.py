@@ -41,9 +41,10 @@ _GZIP_LEVEL = 5
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """What all requests share; ``open_to_all`` lets people ask for accounts without an invitation.
+    """Services that all requests share.
 
-    ``outbox`` takes letters to them, where there is mail.
+    ``open_to_all`` lets people ask for accounts without an invitation. ``outbox`` takes letters to
+    them, if there is mail.
     """
 
     accounts: Accounts
@@ -81,18 +82,18 @@ class RequestContext:
     fits: bool = True  # whether the form is of a page of this very session
     _headers: dict[str, str] = field(default_factory=dict)
 
-    # Who.
+    # The visitor.
 
     @property
     def me(self) -> User:
-        """Who has signed in; raises :class:`Unauthenticated`."""
+        """Return the signed-in user; raise :class:`Unauthenticated`."""
         if self.user is None:
             raise Unauthenticated("Sign in first.", code="session_ended")
         return self.user
 
     @property
     def actor(self) -> Actor:
-        """Who has signed in, as somebody who does something."""
+        """Return the signed-in user as an actor."""
         return actor_of(self.me)
 
     @property
@@ -102,7 +103,7 @@ class RequestContext:
 
     @property
     def client(self) -> SessionClient:
-        """Where the visitor comes from."""
+        """Return the visitor's address and program."""
         agent = self.exchange.headers.get("user-agent", "")
         return SessionClient(self.services.site.client(self.exchange), agent)
 
@@ -113,7 +114,7 @@ class RequestContext:
 
     @property
     def by_script(self) -> bool:
-        """Whether a script fetches this for a part of the page that is open."""
+        """Return true if a script fetches this for a part of the page that is open."""
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def project(self) -> ProjectOverview:
@@ -123,7 +124,7 @@ class RequestContext:
         return self.view
 
     async def may(self, action: Action) -> bool:
-        """Whether one may do something with all of the project, or of the service."""
+        """Return true if the user may do something with all of the project, or of the service."""
         rights: _Rights = (await self._frame())["may"]
         return rights(action)
 
@@ -158,8 +159,8 @@ class RequestContext:
     async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
         """Send a page that everybody may see; to a stranger small, once, and without a cookie.
 
-        Whoever has signed in gets it as any other page: what holds a secret (the form's
-        token) alongside what an address said is not compressed, for lengths tell of contents.
+        A signed-in user gets it as any other page: a page with a secret (the form's token)
+        alongside text from an address is not compressed, for lengths tell of contents.
         """
         text = await self._rendered(template, values)
         if self.user is not None:
@@ -225,7 +226,7 @@ class RequestContext:
         return "".join(pieces)
 
     async def _frame(self) -> dict[str, Any]:
-        """What every page shows around its own."""
+        """Return the values that every page's frame shows."""
         found = await self.accounts.projects.of(self.user) if self.user is not None else ()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
@@ -266,7 +267,7 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """What templates may offer: ``may('keys.edit', key.person)``."""
+    """Rights of the user for templates: ``may('keys.edit', key.person)``."""
 
     parts: frozenset[RoleColumn]
     user_id: str

@@ -1,4 +1,4 @@
-"""Which path leads to which page; nothing else."""
+"""Table of paths and their pages; nothing else."""
 
 from __future__ import annotations
 

@@ -15,9 +15,8 @@ class PageRoute:
     """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
     request's body itself, takes the form token in a header, and has failures as JSON.
 
-    What was typed into one that is ``kept`` comes back where the session has ended in between. It
-    asks :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is
-    secret.
+    Fields typed into one that is ``kept`` come back if the session has ended in between. It asks
+    :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is secret.
     """
 
     method: str

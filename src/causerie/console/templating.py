@@ -72,7 +72,7 @@ def date(at: datetime | None, empty: str = "never") -> Markup:
 
 
 def ago(at: datetime | None, empty: str = "never") -> Markup:
-    """How long ago, or how long until then; the full time is in its title."""
+    """Return the time since or until then; the full time is in its title."""
     return _time(at, "ago", empty)
 
 
@@ -82,7 +82,7 @@ def count(number: int | Decimal) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """How many there are of something."""
+    """Return the number with its noun."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""What replicas of the service count together, in a Valkey (or Redis) server.
+"""Counts that replicas of the service share, in a Valkey (or Redis) server.
 
 Implements what ``access`` declares; knows neither settings nor requests.
 """

@@ -1,12 +1,11 @@
 """Budgets that replicas hold together: what is spent and what is held, in the server.
 
-One script a request holds its estimate of all its budgets or of none; another
-gives it back and counts what was spent. What is held is counted by process, so
-it ends with a process that dies. The database is the truth of what is spent:
-the server is told of it where it knows nothing, and wherever a replica knows
-more. Nothing is counted twice, because a replica writes nothing into the
-database before the server has counted it or never will; only what waited for a
-database that was away is told right after it, and may be, where it is read in between.
+One script a request holds its estimate of all its budgets or of none; another gives it back and
+counts what was spent. Holds are counted by process, so they end with a process that dies. The
+database is the truth of what is spent: the server is told of it where it knows nothing, and
+wherever a replica knows more. Nothing is counted twice, because a replica writes nothing into the
+database before the server has counted it or never will; only what waited for a database that was
+away is told right after it, and may be, where it is read in between.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class DistributedBudgets:
 
     @property
     def joins(self) -> int:
-        """How often the server was reached anew."""
+        """Return the number of times that the server was joined."""
         return self._replica.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
@@ -65,7 +64,9 @@ class DistributedBudgets:
         return await asked.outcome()
 
     def _told(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
-        """What the server says; raises :class:`ConnectionLost` where it does not know us."""
+        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
+        process.
+        """
         if isinstance(reply, int) or reply[0] == -1:
             raise ConnectionLost
         if reply[0] == _UNKNOWN:

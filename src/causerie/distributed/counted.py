@@ -1,4 +1,4 @@
-"""What the server said of a scope, and what follows from it: how limits stand, which refuse."""
+"""The server's reply on a scope, and its consequences: state of limits, and refusals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read(scopes: Sequence[RateScope], reply: Sequence[int]) -> list[ScopeWindow]
 def refused(
     found: Sequence[ScopeWindow], input: int, outputs: Sequence[int], now: int
 ) -> QuotaRefusal:
-    """What stands in the way, at ``now`` microseconds."""
+    """Return the limits that refuse the request, at ``now`` microseconds."""
     refusals: list[ExceededLimit] = []
     for each, output in zip(found, outputs, strict=True):
         refusals.extend(_refusals(each, input, output, now))
@@ -66,7 +66,7 @@ def refused(
 
 
 def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
-    """How the strictest limits stand at ``now`` microseconds."""
+    """Return the state of the strictest limits at ``now`` microseconds."""
     requests: tuple[int, int, int] | None = None
     tokens: tuple[int, int, int] | None = None
     for each in found:

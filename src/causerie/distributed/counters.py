@@ -1,9 +1,8 @@
 """Limits that replicas share: the windows of all scopes, in a Valkey or Redis server.
 
-One script a request takes from all its scopes or from none, by the server's own
-clock. What runs is counted by process. Where the server is away, each replica
-counts in its own memory, or refuses, as it was told; what runs is told to the
-server when it is back.
+One script a request takes from all its scopes or from none, by the server's own clock. Running
+requests are counted by process. While the server is away, each replica counts in its own memory, or
+refuses, as configured; running requests are reported to the server when it is back.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class DistributedCounters:
         replica.holder(self._held)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
-        """Who has no limits does not need the server."""
+        """Return a lease at once if there are no limits, else ``None``: ask the server."""
         return None if scopes else Lease()
 
     async def take(
@@ -91,7 +90,9 @@ class DistributedCounters:
     def _told(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
     ) -> DistributedLease | QuotaRefusal:
-        """What the server says; raises :class:`ConnectionLost` where it does not know us."""
+        """Return the server's reply; raise :class:`ConnectionLost` if it does not know this
+        process.
+        """
         if isinstance(reply, int) or reply[0] < 0:
             raise ConnectionLost
         found = read(scopes, reply)
@@ -100,7 +101,7 @@ class DistributedCounters:
         self.count(scopes, 1)
         return DistributedLease(self, found, input, outputs, reply[1], self.elapsed())
 
-    # What leases call.
+    # Called by leases.
 
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
         """So many more run here."""
@@ -122,14 +123,14 @@ class DistributedCounters:
         self.replica.tell(RELEASE, keys, arguments)
 
     def left(self, scopes: Sequence[RateScope]) -> None:
-        """What began while the server was away has ended; it may have been told of it since."""
+        """Release a lease from the time without the server, which may have learnt of it since."""
         self.count(scopes, -1)
         keys = [key for scope in scopes for key in self.keys(scope)]
         arguments: list[Argument] = [self.replica.process, self.moment(), 0]
         self.replica.tell(RELEASE, keys, arguments + [0, 0, 0] * len(scopes))
 
     def moment(self) -> str:
-        """What the scripts are told of the time."""
+        """Return the time argument of the scripts."""
         return "" if self._now is None else str(self._now())
 
     def elapsed(self) -> int:

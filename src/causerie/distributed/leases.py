@@ -1,4 +1,4 @@
-"""What one request may have: of the shared windows, or of those of this replica alone."""
+"""Lease of one request: from the shared windows, or from those of this replica alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DistributedLease(Lease):
         self._end(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits stood when it was taken, with what is known since."""
+        """Return the state of the strictest limits at the grant, corrected by later knowledge."""
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
     def _end(self, input: int, output: int, requests: int) -> None:
@@ -66,5 +66,5 @@ class LocalLease(Lease):
         self.keeper.left(self.scopes)
 
     def limit_statuses(self) -> LimitStatuses:
-        """How the strictest limits of this replica stand now."""
+        """Return the current state of the strictest limits of this replica."""
         return self.lease.limit_statuses()

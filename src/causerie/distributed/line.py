@@ -1,9 +1,8 @@
 """One connection to the server, on which commands are sent in the order they are given.
 
-What waits while an answer is on its way goes out together, so many requests
-share a round trip. The line is lost with the first thing that goes wrong: every
-command that has no answer fails, and a new one is made, after longer and longer
-pauses. Knows nothing of what is counted.
+Commands that wait while a reply is on its way go out together, so many requests share a round trip.
+The line is lost with the first thing that goes wrong: every command that has no answer fails, and a
+new one is made, after longer and longer pauses. Knows nothing of what is counted.
 """
 
 from __future__ import annotations
@@ -37,16 +36,15 @@ class ConnectionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """``reply_seconds``: how long the server may take for what was sent together.
-
-    ``beat_seconds``: how often a silent line is tried. ``ca_file`` has certificates
-    that are trusted in addition to the system's.
-    """
+    """Options of the connection to the server."""
 
     reply_seconds: float = 0.25
+    """Longest time for the replies to commands that were sent together."""
     connect_seconds: float = 2.0
     beat_seconds: float = 3.0
+    """Interval at which a silent connection is tried."""
     ca_file: str | None = None
+    """Certificates that are trusted in addition to the system's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class ValkeyConnection:
         pause = _FIRST_PAUSE
         try:
             while True:
-                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+                connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
                     await self._begin(connection)
                     pause = _FIRST_PAUSE
@@ -126,7 +124,7 @@ class ValkeyConnection:
         async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
-            await connection.connect()  # type: ignore[no-untyped-call]
+            await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
             for script in ALL:
                 await connection.send_command("SCRIPT LOAD", script.text)
                 await connection.read_response()

@@ -1,9 +1,9 @@
 """This process among all that share a server: its line to it, its name there, and what it holds.
 
-What runs in a process is counted under its name, and a process that has not been
-heard of for some seconds counts no more. On every new connection it takes a new
-name, because nobody knows which commands under the former one were carried out,
-and tells what it really holds. What that is, its parts know.
+Running requests of a process are counted under its name, and a process that has not been heard of
+for some seconds counts no more. On every new connection it takes a new name, because nobody knows
+which commands under the former one were carried out, and tells what it really holds. Its parts know
+what that is.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ Held = Mapping[str, Argument]  # by key
 
 @dataclass(frozen=True, slots=True)
 class DistributedOptions:
-    """``away``: count in memory while the server is away, or refuse whoever is limited.
-
-    ``life_seconds`` after a process was last heard of, what ran in it counts no
-    more. All keys begin with ``prefix``.
-    """
+    """Options of a replica."""
 
     away: Literal["memory", "refuse"] = "memory"
+    """While the server is away, count in memory, or refuse callers with limits."""
     life_seconds: float = 15.0
+    """After this time without a sign of a process, its running requests count no more."""
     prefix: str = "causerie"
+    """Beginning of all keys."""
     line: ConnectionOptions = field(default_factory=ConnectionOptions)
 
 
@@ -66,7 +65,7 @@ class Replica:
 
     @property
     def here(self) -> bool:
-        """Whether the server is there; else each replica counts for itself."""
+        """Return true if the server is connected; otherwise each replica counts for itself."""
         return self._line.here
 
     @asynccontextmanager
@@ -127,7 +126,7 @@ class Replica:
         """When the server is late with what is sent now: microseconds, by its clock."""
         return _now() + self._ahead + int(self._options.line.reply_seconds * _MILLION)
 
-    # What the line calls.
+    # Called by the line.
 
     def _held(self) -> dict[str, Argument]:
         return {key: value for held in self._holders for key, value in held().items()}
@@ -143,7 +142,7 @@ class Replica:
             self._ahead = reply - _now()
 
     def _joined(self) -> None:
-        """What began or ended while the server was joined."""
+        """Report the counts that changed while the connection was being joined."""
         held = self._held()
         changed = {
             key: held.get(key, 0)

@@ -46,22 +46,18 @@ _MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
 
 @dataclass(frozen=True, slots=True)
 class OwnPaths:
-    """What the service answers itself, alongside its doors.
-
-    ``docs``: whether there is documentation. ``metrics_keys`` open ``/metrics``; ``None``
-    leaves it open. ``metrics_apart``: it is at an address of its own.
-    """
+    """Paths that the service answers itself, alongside its doors."""
 
     docs: bool = True
+    """There is documentation."""
     metrics_keys: tuple[KeyDigest, ...] | None = None
+    """Keys that open ``/metrics``; ``None`` leaves it open."""
     metrics_apart: bool = False
+    """The metrics are at an address of their own."""
 
 
 class Mount(Struct, frozen=True):
-    """Who answers all paths with one first part, how a failure is told there, and where it is.
-
-    With an ``address``, like ``https://llm.example``, there is nothing at other host names.
-    """
+    """A handler of all paths with one first part, its form of errors, and its address."""
 
     handler: Handler
     refuse: Refusal
@@ -74,7 +70,7 @@ class Mount(Struct, frozen=True):
 
 
 class RouteMatch(Struct, frozen=True):
-    """What answers a request, behind which door, and what its path names."""
+    """The handler of a request, its door, and the parameter in its path."""
 
     handler: DoorHandler
     door: MountedDoor
@@ -82,7 +78,7 @@ class RouteMatch(Struct, frozen=True):
 
 
 class Edge:
-    """What answers every exchange. ``drain`` stops it."""
+    """Handler of every exchange. ``drain`` stops it."""
 
     def __init__(
         self,
@@ -208,7 +204,7 @@ class Edge:
         self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:
-        """How those are told who come there."""
+        """Return the form in which errors are sent on this path."""
         found = self._mounts.get(_first(exchange.path))
         if found is None:
             return Exchange.refuse
@@ -237,7 +233,7 @@ class Edge:
         return match
 
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
-        """What answers where the path is not one behind a door."""
+        """Return the handler of a path that is not below a door."""
         if len(exchange.headers.every("host")) > 1:
             raise InvalidRequest("There is more than one `Host` header; send one.")
         handler = self._service_routes.get(exchange.path)

@@ -1,4 +1,4 @@
-"""What one connection of a client may cost."""
+"""Bounds on one connection of a client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """What a connection may cost. Times are in seconds, sizes in bytes."""
+    """Bounds on one connection. Times are in seconds, sizes in bytes."""
 
     head_seconds: float
     idle_seconds: float

@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._closing = server.closing
         self.full: asyncio.Future[None] | None = None
 
-    # What exchanges ask.
+    # Called by exchanges.
 
     @property
     def closing(self) -> bool:
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
             self._expects = False
             self._server.traffic.send(self._transport, _CONTINUE)
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._deadline = _NEVER
             self._go_on()
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_url(self, url: bytes) -> None:
         self._url = self._url + url if self._url else url
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
             headers["host"] = host
         method = parser.get_method().decode("ascii")
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
-        # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
+        # Kept alive without having asked means 1.1; the parser would make a text of its numbers.
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
         credential = bearer(headers.pop("authorization", ""))

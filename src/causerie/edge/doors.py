@@ -26,31 +26,29 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A way in.
-
-    ``prefix`` is the path of its base URL on every host, ``hosts`` are host
-    names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in, unless
-    it is a door for keys of ``accounts``;
-    ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
-    ``reasoning`` parameter is known, ``reject_unknown`` whether fields that nobody
-    knows are refused instead of dropped, ``open_catalog`` whether the models can be
-    listed without a key.
-    """
+    """A door."""
 
     name: str
     prefix: str
+    """Path of its base URL on every host."""
     kind: Kind = "endpoint"
     hosts: frozenset[str] = frozenset()
+    """Host names whose ``/v1`` leads here."""
     keys: tuple[KeyDigest, ...] | None = None
+    """``None`` admits everybody, unless it is a door for keys of ``accounts``."""
     accounts: bool = False
     models: frozenset[str] | None = None
+    """``None`` means all."""
     reasoning_object: bool = False
+    """Accept the router's ``reasoning`` parameter."""
     reject_unknown: bool = False
+    """Reject unknown fields instead of dropping them."""
     open_catalog: bool = False
+    """The models can be listed without a key."""
 
     @property
     def open(self) -> bool:
-        """Whether everybody may enter."""
+        """Return true if no key is needed."""
         return self.keys is None and not self.accounts
 
 
@@ -132,7 +130,7 @@ class DoorTable:
         raise NotFound(f"There is no door {name}.")
 
     def has_host(self, host: str | None) -> bool:
-        """Whether the name in a host header belongs to a door.
+        """Return true if the name in a host header belongs to a door.
 
         Raises :class:`InvalidRequest` for a host header that names no host.
         """
@@ -145,7 +143,7 @@ class DoorTable:
             raise NotFound(f"No door has the host name {name}.")
 
     def _trusted(self, name: str) -> bool:
-        """Whether a page from elsewhere cannot have made a browser send this host name.
+        """Return true if no page from elsewhere can have made a browser send this host name.
 
         Such a page can let a public name of its own point at this machine; it
         cannot do so with an address or a name without dots.
@@ -175,7 +173,7 @@ def _is_address(name: str) -> bool:
 
 
 def _below(prefix: str, path: str) -> str | None:
-    """What follows the prefix, beginning with a slash; ``None`` where it is not the prefix."""
+    """Return the path behind the prefix, with a leading slash; ``None`` without that prefix."""
     rest = path.removeprefix(prefix)
     if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
         return None

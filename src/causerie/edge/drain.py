@@ -19,7 +19,7 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain:
-    """What is under way, and whether something may begin. Work enters by a :class:`WorkGuard`."""
+    """Running work, and admission of new work. Work enters by a :class:`WorkGuard`."""
 
     def __init__(self) -> None:
         self.stopping = False

@@ -35,31 +35,30 @@ class ClientGone(Exception):
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """What a handler has in hand: the request's parts, and ways to answer.
-
-    Every response carries the request's id. ``status`` is what was sent, or
-    ``None``; once it is set, the response cannot be changed any more.
-    ``keep_alive``: the connection stays open after it. ``complete``: the whole request has
-    arrived, ``unread`` the bytes of its body that nobody took yet. ``metered``: whatever becomes
-    of it is counted behind the edge. ``task`` is what answers it, where it is one of its own.
-    ``on_gone`` is called once when the client leaves. ``filler`` may be written between pieces of
-    the response's body and says nothing.
-    """
+    """One request and its response, which carries the request's id, as a handler sees them."""
 
     wire: Connection
     head: RequestHead
     keep_alive: bool = True
+    """The connection stays open after the response."""
     token: str = ""
     request_id: str = ""
     status: int | None = None
+    """Status that was sent, or ``None``; once it is set, the response is final."""
     complete: bool = False
+    """The whole request has arrived."""
     ended: bool = False
     gone: bool = False
     metered: bool = False
+    """The outcome is counted behind the edge."""
     filler: bytes = b""
+    """May be written between pieces of the response's body, without meaning."""
     on_gone: Callable[[], None] | None = None
+    """Called once when the client disconnects."""
     task: asyncio.Task[None] | None = None
+    """The task that answers it, if it has one of its own."""
     unread: int = 0
+    """Bytes of the body that arrived and were not read."""
     _named: bool = False
     _body: list[bytes] = []
     _arrived: asyncio.Future[None] | None = None
@@ -87,7 +86,7 @@ class Exchange(msgspec.Struct, eq=False):
         """The address that the request comes from, empty where it has none."""
         return self.wire.peer
 
-    # What its head says.
+    # Parts of its head.
 
     @property
     def method(self) -> str:
@@ -136,7 +135,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.on_gone()
 
     async def piece(self) -> bytes:
-        """What has arrived of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
+        """Return the next bytes of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
         while not self._body:
             if self.complete:
                 return b""
@@ -148,7 +147,7 @@ class Exchange(msgspec.Struct, eq=False):
         return self.at_hand()
 
     def at_hand(self) -> bytes:
-        """What has arrived of the body and was not taken yet."""
+        """Return the bytes of the body that arrived and were not read."""
         body, self._body = self._body, []
         self.unread = 0
         return b"".join(body)
@@ -240,7 +239,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     @property
     def blocked(self) -> bool:
-        """Whether the client reads more slowly than we write."""
+        """Return true while the client reads more slowly than the service writes."""
         return self.wire.full is not None
 
     async def drained(self) -> None:

@@ -26,18 +26,19 @@ _NOTHING = b"", b""
 
 
 class RequestHead(Struct, frozen=True):
-    """``path`` has its escapes resolved, ``query`` is as it was sent.
-
-    ``headers`` are without ``authorization``, which is the ``credential``; those of a head
-    that came before are without the body's length, too.
-    """
+    """Head of a request."""
 
     method: str
     path: str
+    """Its escapes are resolved."""
     version: str = "1.1"
     headers: Headers = Headers()
+    """Without ``authorization``, which is the ``credential``; those of a head that came before are
+    without the body's length, too.
+    """
     keep_alive: bool = True
     query: str = ""
+    """As it was sent."""
     credential: Credential | None = None
 
 

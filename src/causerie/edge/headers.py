@@ -24,7 +24,7 @@ class Headers(dict[str, str]):
 
     @property
     def take_gzip(self) -> bool:
-        """Whether ``Accept-Encoding`` names gzip and does not refuse it (RFC 9110, 12.5.3)."""
+        """Return true if ``Accept-Encoding`` accepts gzip by name (RFC 9110, 12.5.3)."""
         for part in self.get("accept-encoding", "").split(","):
             coding, _, weight = part.partition(";")
             if coding.strip() == "gzip":

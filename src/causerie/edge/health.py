@@ -1,7 +1,7 @@
-"""Whether the process lives, whether it can serve, and how busy each engine is.
+"""Health: whether the process lives, whether it can serve, and the load of each engine.
 
-Busy is not dead: an engine that works through a queue is fine as long as it
-moves. One that is busy and has not moved for long is not.
+Busy is not dead: an engine that works through a queue is fine as long as it moves. An engine that
+is busy and has not moved for long is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is told, again and again, that a while has passed: one timer for all of them."""
+"""One timer that reports the end of each period to all of its listeners."""
 
 from __future__ import annotations
 

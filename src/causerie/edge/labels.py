@@ -23,7 +23,7 @@ _LONGEST_ADDRESS = 200
 
 
 def labels_of(headers: Headers) -> Labels:
-    """What the headers say; without a title the program is named by the host of its address."""
+    """Read the labels in headers; without a title the program is named by its address's host."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     trace = [headers.get(name, "") for name in _TRACE]

@@ -85,7 +85,7 @@ def _models(name: str, summary: str, security: list[Schema]) -> Schema:
 
 
 def _read(name: str, summary: str, answer: str, *parameters: Schema) -> Schema:
-    """What needs no key."""
+    """Return the operation of a path that needs no key."""
     return {
         "operationId": name,
         "summary": summary,
@@ -96,7 +96,7 @@ def _read(name: str, summary: str, answer: str, *parameters: Schema) -> Schema:
 
 
 def _own(name: str, summary: str, answer: str, *parameters: Schema) -> Schema:
-    """What is told to the bearer of a key of an account."""
+    """Return the operation of a path for the bearer of a key of an account."""
     return {
         "operationId": name,
         "summary": summary,

@@ -37,7 +37,7 @@ def _unix_time() -> int:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What a request may be, and how patient we are with its client (seconds)."""
+    """Bounds on a request, and the longest silence towards its client (seconds)."""
 
     body: BodyLimits = field(default_factory=BodyLimits)
     max_messages: int = 4096

@@ -1,4 +1,4 @@
-"""What the edge asks of the rest of the service."""
+"""Interfaces of the service that the edge calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from causerie.routing.target_state import TargetStatus
 
 
 class ServingStatus(Protocol):
-    """Who answers, as health shows them: our engines, and all targets of routing.
+    """State of our engines and of all targets of routing, as health shows it.
 
-    ``shared`` says whether the server answers in which replicas count limits and
-    budgets; ``None``: each counts for itself.
+    ``shared`` is true if the server answers in which replicas count limits and budgets, and
+    ``None`` if each counts for itself.
     """
 
     def status(self) -> Sequence[EngineStatus]: ...

@@ -1,4 +1,4 @@
-"""What a client says in headers alongside its request; most say nothing."""
+"""Hints in a request's headers; most clients send none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING = RequestHints()
 
 
 def hints_of(headers: Headers) -> RequestHints:
-    """What these headers say."""
+    """Read the hints in these headers."""
     if _NAMES.isdisjoint(headers):
         return _NOTHING
     return RequestHints(

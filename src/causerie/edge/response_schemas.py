@@ -30,7 +30,7 @@ def response_schemas() -> dict[str, Schema]:
 
 
 def _chunk_data() -> Schema:
-    """What stands after ``data:``: a chunk, or the mark of the end."""
+    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
     chunk: Schema = {
         "type": "string",
         "contentMediaType": "application/json",

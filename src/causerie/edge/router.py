@@ -1,5 +1,4 @@
-"""What the router's door has in addition to completions: its catalog, in the form its clients
-know."""
+"""Paths of the router's door in addition to completions: its catalog, in its clients' form."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _VARY = {"vary": "accept-encoding, authorization"}
 
 
 class KeyStatements(Protocol):
-    """Who knows of keys and money."""
+    """Source of statements on keys and money."""
 
     async def key(self, caller: Caller) -> Mapping[str, Any]:
         """The caller's own."""

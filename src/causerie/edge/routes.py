@@ -1,7 +1,6 @@
-"""Which path leads to which handler; nothing else.
+"""Table of paths and their handlers; nothing else.
 
-Those of the service stand at the root; those of the interface below the base
-address of every door.
+Paths of the service are at the root; those of the interface are below the base URL of every door.
 """
 
 from __future__ import annotations

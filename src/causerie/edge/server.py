@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where and how to listen. Times are in seconds, sizes in bytes; port 0 takes a free one."""
+    """Options of the listener. Times are in seconds, sizes in bytes; port 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -38,7 +38,7 @@ class Listen:
 
     @property
     def bounds(self) -> ConnectionLimits:
-        """What one connection may cost."""
+        """Return the bounds on one connection."""
         return ConnectionLimits(
             head_seconds=self.head_seconds,
             idle_seconds=self.keep_alive_seconds,
@@ -72,11 +72,10 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
-    At a stop nothing new is started, running answers may finish within
-    ``drain_seconds`` and are ended then; a second signal ends them at once. What
-    else is being answered, pages say, holds the stop for some seconds at most.
-    ``on_ready`` is told the address. Raises :class:`OSError` where it cannot
-    listen.
+    At a stop nothing new is started, running answers may finish within ``drain_seconds`` and are
+    ended then; a second signal ends them at once. Other requests that are being answered (pages,
+    say) hold the stop for some seconds at most. ``on_ready`` is told the address. Raises
+    :class:`OSError` where it cannot listen.
     """
     stop = stop or asyncio.Event()
     hurry = asyncio.Event()

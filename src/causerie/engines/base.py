@@ -30,48 +30,48 @@ class EngineState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One model's engine as ``/health`` and the metrics show it.
-
-    ``busy`` of ``slots`` are generating; ``progress`` (0 to 1) while loading,
-    where it is known; ``idle_seconds`` since the engine last moved (a token, a
-    prompt batch, a load step); ``memory_bytes`` is an estimate until loaded.
-    """
+    """One model's engine as ``/health`` and the metrics show it."""
 
     model: str
     state: EngineState
     slots: int = 0
     busy: int = 0
+    """Slots that are generating."""
     restarts: int = 0
     progress: float | None = None
+    """From 0 to 1 while loading, if known."""
     idle_seconds: float | None = None
+    """Time since the engine last moved (a token, a prompt batch, a load step)."""
     memory_bytes: int | None = None
+    """An estimate until loaded."""
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """One generation.
-
-    ``prompt`` are token ids; ``max_tokens`` (at least 1) bounds the output;
-    ``grammar`` is an llguidance grammar in Lark syntax that the whole output
-    follows, or ``None``; ``logprobs`` is how many alternatives each token
-    carries (0: only its own), or ``None`` for none at all;
-    ``visible`` lists control tokens whose text must appear in the output
-    instead of being dropped; ``ignore_eos`` forbids the end of the text.
-    ``accepted`` are the last tokens of the prompt where the grammar has taken
-    them already: it goes on behind them instead of beginning anew. ``resumed``
-    is text that it has taken before them, however the prompt's tokens spell it.
-    """
+    """One generation."""
 
     prompt: Sequence[int]
+    """Token ids."""
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     grammar: str | None = None
+    """An llguidance grammar in Lark syntax that the whole output follows, or ``None``."""
     logprobs: int | None = None
+    """Number of alternatives that each token carries (0: only its own), or ``None`` for none at
+    all.
+    """
     visible: tuple[str, ...] = ()
+    """Control tokens whose text must appear in the output instead of being dropped."""
     ignore_eos: bool = False
+    """Forbids the end of the text."""
     accepted: tuple[int, ...] = ()
+    """The last tokens of the prompt, if the grammar has accepted them already: it continues behind
+    them instead of at its start.
+    """
     resumed: str = ""
+    """Text that the grammar has accepted before ``accepted``, however the prompt's tokens spell it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +85,17 @@ class TokenAlternative:
 
 
 class Token(Struct, frozen=True):
-    """One generated token.
-
-    ``text`` is what it adds to the decoded output: a token that ends in the
-    middle of a UTF-8 sequence adds nothing and its successor adds the whole
-    character. A control token that is not in ``TextRequest.visible`` adds
-    nothing. ``logprob`` and ``top`` are filled when log-probabilities were
-    asked for.
-    """
+    """One generated token."""
 
     id: int
     text: str
+    """The text that it adds to the decoded output: a token that ends in the middle of a UTF-8
+    sequence adds nothing and its successor adds the whole character. A control token that is not
+    in ``TextRequest.visible`` adds nothing.
+    """
     raw: bytes = b""
     logprob: float | None = None
+    """Set if log-probabilities were requested; so is ``top``."""
     top: tuple[TokenAlternative, ...] = ()
 
 
@@ -129,32 +127,31 @@ Output = Started | Token | Stopped
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Facts that the engine knows about the loaded model.
-
-    ``template`` is the model's own Jinja chat template (may be empty);
-    ``context_length`` is the maximum number of tokens that prompt and output of ONE
-    request may have together; ``control_tokens`` maps the text of every control and
-    user-defined token (everything that the tokenizer does not read as plain
-    text) to its id; ``end_tokens`` are the ids that end a text;
-    ``vocabulary`` is the path of a file that :mod:`causerie.chat.compiler`
-    can read the vocabulary from, or ``None`` (then a byte vocabulary is used);
-    ``words`` is equal for engines whose token ids mean the same, and empty if
-    unknown; ``size`` is the number of tokens of the vocabulary, or ``None`` if
-    unknown.
-    """
+    """Facts that the engine knows about the loaded model."""
 
     template: str
+    """The model's own Jinja chat template (may be empty)."""
     context_length: int
+    """Maximum number of tokens that prompt and output of ONE request may have together."""
     parallel: int
     control_tokens: Mapping[str, int]
+    """Id by text of every control and user-defined token: everything that the tokenizer does not
+    read as plain text.
+    """
     bos_token: str
     eos_token: str
     end_tokens: tuple[int, ...]
+    """Ids that end a text."""
     fingerprint: str  # engine, build and weights in one short string
     vocabulary: str | None = None
+    """Path of a file that :mod:`causerie.chat.compiler` can read the vocabulary from, or ``None``
+    (then a byte vocabulary is used).
+    """
     vision: bool = False
     words: str = ""
+    """Equal for engines whose token ids mean the same; empty if unknown."""
     size: int | None = None
+    """Number of tokens of the vocabulary; ``None`` if unknown."""
 
 
 class EngineFailed(Exception):

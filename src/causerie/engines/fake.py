@@ -66,16 +66,14 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 
 @dataclass(slots=True)
 class FakeScript:
-    """Script of the engine's behaviour.
-
-    ``replies`` are returned in turn (default: the user's last message). A
-    generation fails after ``fail_after`` tokens. The engine waits for ``gate``,
-    if set, before each token.
-    """
+    """Script of the engine's behaviour."""
 
     replies: Sequence[str] = ()
+    """Returned in turn (default: the user's last message)."""
     fail_after: int | None = None
+    """A generation fails after so many tokens."""
     gate: asyncio.Semaphore | None = None
+    """If set, the engine waits for it before each token."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,7 @@
 """Several engines in one service: loaded on demand, unloaded when idle or when memory is short.
 
-The fleet knows engines only as something that starts, stops and takes memory.
-Where weights come from and what an engine is made of is in the ``make`` of its
-entry.
+The fleet knows engines only as something that starts, stops and takes memory. The ``make`` of an
+entry knows the source of weights and the inputs of an engine.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""A constraint that goes on in the middle, alongside an engine whose constraints begin at the
-start.
+"""A constraint that resumes in the middle, for an engine whose constraints begin at the start.
 
-llama.cpp's server gives every request a grammar in its first state. Where a
-grammar has accepted a part already, its state is followed here: the engine
-generates freely, and of what it draws only what the grammar admits is taken.
-Where it draws something else, that one token is drawn again from just those
-that are admitted. The engine itself does the same with a grammar of its own
-(it draws first and looks then), so what is drawn is drawn alike.
+llama.cpp's server gives every request a grammar in its first state. If a grammar has accepted a
+part already, its state is followed here: the engine generates freely, and of its tokens only those
+that the grammar admits are used. If it samples another one, that one token is sampled again from
+just those that are admitted. The engine itself does the same with a grammar of its own (it samples
+first and checks then), so both give the same distribution.
 
 Knows llguidance and the vocabulary; knows nothing of HTTP.
 """

@@ -1,4 +1,4 @@
-"""Meeting point of the service and its child: a Unix socket that only this user can open.
+"""Socket between the service and its child: a Unix socket that only this user can open.
 
 It costs the kernel less than the loopback address, and no other user of the
 machine can reach the engine. ``path`` is ``None`` if such sockets are not

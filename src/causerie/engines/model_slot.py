@@ -36,22 +36,20 @@ class ManagedEngine(TextEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FleetEntry:
-    """One model.
-
-    ``make`` gets what the engine needs (weights, say) and builds it without
-    starting it; ``slots`` is the best guess before that. ``idle_seconds``
-    without a request unload it (``None``: never); a request waits at most
-    ``wait_seconds`` for a load. An entry that takes the place of one with an
-    equal ``recipe`` keeps its engine.
-    """
+    """One model."""
 
     model: str
     make: Callable[[], Awaitable[ManagedEngine]]
+    """Gets the engine's inputs (weights, say) and builds it without starting it."""
     slots: int = 1
+    """The best guess before the engine is built."""
     preload: bool = False
     idle_seconds: float | None = None
+    """Time without a request after which it is unloaded; ``None``: never."""
     wait_seconds: float = 60.0
+    """Longest wait of a request for a load."""
     recipe: object = field(default_factory=object)
+    """An entry that replaces one with an equal recipe keeps its engine."""
 
 
 @dataclass(slots=True, eq=False)

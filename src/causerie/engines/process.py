@@ -1,6 +1,6 @@
 """A child process of an engine: starting it, ending it, and knowing why it ended.
 
-What it is told at first and how it says that it has loaded is its engine's.
+Its engine defines the first message to it, and its report that it has loaded.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ class GivenUp(EngineFailed):
 class Supervisor(Generic[C]):
     """One child at a time. ``child`` is there only while it is ready.
 
-    The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and
-    starts anew once a child has run for a minute or has finished a piece of work:
-    it is for those that cannot serve, and each second of it is one without service.
-    Where a restart raises :class:`GivenUp` it is absent from then on.
+    The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and starts anew once a
+    child has run for a minute or has finished a piece of work: it is for those that cannot serve,
+    and each second of it is one without service. If a restart raises :class:`GivenUp` it is absent
+    from then on.
     """
 
     def __init__(

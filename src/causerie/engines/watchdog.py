@@ -1,7 +1,7 @@
 """Noticing a child that lives and answers no more: stopped from outside, or stuck in native code.
 
-Which questions tell is its engine's: one that threads answer whatever is computed, and
-perhaps one that its loop answers after every step.
+The engine chooses the questions: one that threads answer whatever is computed, and perhaps one that
+its loop answers after every step.
 """
 
 from __future__ import annotations

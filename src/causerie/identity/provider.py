@@ -1,8 +1,8 @@
 """One way to sign in: to the provider and back, by authorization code with PKCE.
 
-OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer
-names itself in its answer). What an attempt must remember is given to the caller,
-who keeps it with the browser that began it, and binds the state to that browser.
+OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer names itself in
+its answer). The state of an attempt is given to the caller, who keeps it with the browser that
+began it, and binds the state to that browser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 class ProviderOptions:
     """A provider, and what it knows us as. ``name`` is part of addresses, ``title`` for people.
 
-    Whose verified address is of one of the ``domains`` may sign up; ``*`` is all.
+    People with a verified address of one of the ``domains`` may sign up; ``*`` is all.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SignInAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Parameters of the callback address, besides the state."""
+    """Parameters of the callback address, except the state."""
 
     code: str = field(default="", repr=False)
     error: str = ""

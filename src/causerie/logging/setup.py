@@ -72,12 +72,12 @@ def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 
 def wanted(level: Level) -> bool:
-    """Whether lines of this level are written."""
+    """Return true if lines of this level are written."""
     return level in _shown
 
 
 def json_stream() -> TextIO | None:
-    """Where JSON lines are written; ``None`` while they are written for people."""
+    """Return the stream of JSON lines; ``None`` while lines are written for people."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.name == "json":
             return cast(TextIO, handler.stream)

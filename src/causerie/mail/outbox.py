@@ -1,8 +1,8 @@
 """Sends short letters by SMTP, one after the other, alongside everything else.
 
 A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
-whether a letter was sent. What cannot be sent is tried again a few times, then left, and the log
-says so, without an address.
+whether a letter was sent. A letter that cannot be sent is tried again a few times, then dropped,
+and the log reports it, without an address.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Where letters go, and as whom.
-
-    ``tls``: ``starttls`` upgrades a plain connection and refuses to go on without,
-    ``implicit`` begins with TLS, ``off`` is for servers on the same machine.
-    """
+    """Server and sender of letters."""
 
     host: str
     port: int
     sender: str
     tls: Literal["starttls", "implicit", "off"] = "starttls"
+    """``starttls`` upgrades a plain connection and refuses to go on without, ``implicit`` begins
+    with TLS, ``off`` is for servers on the same machine.
+    """
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None

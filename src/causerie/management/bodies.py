@@ -1,4 +1,4 @@
-"""What the bodies of requests may hold."""
+"""Bodies of requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Names = Annotated[frozenset[Word], Meta(max_length=500)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all bodies share: no field that is unknown."""
+    """Base of all bodies: no field that is unknown."""
 
 
 class NoBody(Body, frozen=True):
@@ -87,7 +87,7 @@ class CreateUser(Body, frozen=True):
 
 
 class SetOperator(Body, frozen=True):
-    """Whether somebody sees to the whole service."""
+    """Operator status of a user."""
 
     operator: bool
 
@@ -112,13 +112,13 @@ class CreateProject(Body, frozen=True):
 
 
 class RenameProject(Body, frozen=True):
-    """What changes of a project."""
+    """Changes to a project."""
 
     name: Name
 
 
 class SetRecording(Body, frozen=True):
-    """Whether what is said is kept."""
+    """Retention of request contents."""
 
     days: Annotated[
         Days | None, Meta(description="Retention in days; `null` turns request logging off.")
@@ -145,7 +145,7 @@ class InviteMember(Body, frozen=True):
 
 
 class ChangeMember(Body, frozen=True):
-    """What changes of a member."""
+    """Changes to a member."""
 
     role: Role
 
@@ -162,7 +162,7 @@ class CreateKey(Body, frozen=True):
 
 
 class EditKey(Body, frozen=True):
-    """What changes of a key; what is left out stays as it is."""
+    """Changes to a key; omitted fields keep their values."""
 
     name: Name | UnsetType = UNSET
     expires_at: Moment | UnsetType | None = UNSET
@@ -172,7 +172,7 @@ class EditKey(Body, frozen=True):
 
 
 class RotateKey(Body, frozen=True):
-    """How long older secrets go on."""
+    """Time for which older secrets stay valid."""
 
     grace_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400, description="At most 30 days.")] = (
         86_400
@@ -180,6 +180,6 @@ class RotateKey(Body, frozen=True):
 
 
 class TransferKey(Body, frozen=True):
-    """Whom a key is transferred to."""
+    """New person of a key."""
 
     to: Annotated[str, Meta(max_length=64, description="Id of a member of its project.")]

@@ -102,7 +102,7 @@ def place_of(cursor: str, type: type[P]) -> P | None:
 
 
 def no_cursor() -> InvalidRequest:
-    """What is said of a cursor that none of our pages gave."""
+    """Return the error for a cursor that none of our pages gave."""
     return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
 
 

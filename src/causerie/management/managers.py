@@ -1,4 +1,4 @@
-"""Whose credential a request bears: a management key's, or one of an operator's in the settings."""
+"""Credentials of requests: a management key, or an operator's key in the settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from causerie.accounts.people import Actor
 
 
 class Managers(Protocol):
-    """Who knows management keys."""
+    """Authentication of management keys."""
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Who manages by this key.
+        """Return the actor behind a management key.
 
-        Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference,
-        and ``StoreUnavailable`` where it cannot be known.
+        Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and
+        ``StoreUnavailable`` if it cannot be known.
         """
         ...
 

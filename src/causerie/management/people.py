@@ -25,7 +25,7 @@ class PeopleOperations:
     link_path: LinkPath
 
     async def me(self, call: ApiCall[NoQuery, NoBody]) -> Me:
-        """Who the key is."""
+        """Return the identity of the key."""
         return Me.of(call.actor)
 
     async def list(self, call: ApiCall[PageQuery, NoBody]) -> UserList:

@@ -95,7 +95,7 @@ class ProjectOperations:
         return ProjectView.of((await self.accounts.projects.see(actor, project)).project)
 
     async def credits(self, call: ApiCall[NoQuery, NoBody]) -> CreditsView:
-        """What was put in, and what is left."""
+        """Return the credits of a project: paid in, spent, left."""
         actor, project = call.actor, call.ids["project"]
         balance = await self.accounts.credits.balance(actor, project)
         listed = await self.accounts.credits.of(actor, project)
@@ -114,7 +114,7 @@ class ProjectOperations:
         return CreditView.of(made)
 
     async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
-        """Who is in it."""
+        """Return the members of a project."""
         found, following = page_of(
             await self.accounts.projects.members(call.actor, call.ids["project"]),
             call.query.limit,

@@ -46,13 +46,13 @@ class ProviderList(Struct, frozen=True, kw_only=True):
 
 
 class ProbeModel(Body, frozen=True):
-    """Which model is asked."""
+    """Model to probe."""
 
     model: Annotated[Word, Meta(description="Its id at the provider.")]
 
 
 class UseProbe(Body, frozen=True):
-    """Whose newest result is put in force."""
+    """Model whose newest result is put in force."""
 
     model: Annotated[Word, Meta(description="Its id at the provider.")]
 

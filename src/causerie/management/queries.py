@@ -1,4 +1,4 @@
-"""What the queries of the operations may say. An empty text is the same as none."""
+"""Queries of the operations. An empty text is the same as none."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a list."""
+    """Part of a list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
 
 
 class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of the keys of a member who is removed."""
+    """Transfer of the keys of a member who is removed."""
 
     keys_to: Annotated[
         str,
@@ -50,7 +50,7 @@ class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which usage; without a project that of the key's, or for operators of all."""
+    """Filter of usage; without a project that of the key's, or for operators of all."""
 
     since: Since = ""
     until: Until = ""
@@ -62,7 +62,7 @@ class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which sums."""
+    """Query of sums."""
 
     step: Annotated[Step, Meta(description="Length of an interval, in UTC.")] = Step.DAY
     by: Annotated[
@@ -77,7 +77,7 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which sums, and which part of them."""
+    """Query of sums, and the part of them to return."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of entries.")] = 1000
     cursor: Cursor = ""
@@ -99,7 +99,7 @@ class LatencySpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which single requests."""
+    """Query of single requests."""
 
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
@@ -111,7 +111,7 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries of the audit log."""
+    """Query of the audit log."""
 
     project: Filter = ""
     actor: Annotated[str, Meta(max_length=256, description="Like `user:ID` or `key:ID`.")] = ""

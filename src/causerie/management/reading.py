@@ -1,6 +1,6 @@
 """Reading what a request says: its query and its body, as the types that the routes name.
 
-What is unknown is refused, never ignored; an error names the field.
+Unknown fields are refused, never ignored; an error names the field.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _no_moment(param: str) -> InvalidRequest:
 
 
 def _translated(message: str) -> InvalidRequest:
-    """What msgspec found wrong, in the words that the rest of the service uses."""
+    """Return msgspec's error in the wording of the rest of the service."""
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

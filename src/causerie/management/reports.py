@@ -1,4 +1,4 @@
-"""What answers say about what was used and done; ``views`` says what there is."""
+"""Answers about use and actions; ``views`` has those about objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What sums are told apart by; only what was asked for is there."""
+    """Group of sums; only the requested dimensions are present."""
 
     project: str | None = None
     key: str | None = None
@@ -31,7 +31,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UsageView(Struct, frozen=True, kw_only=True):
-    """What the requests of one interval and group add up to; times are means."""
+    """Sums over the requests of one interval and group; times are means."""
 
     start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
     group: Group
@@ -68,7 +68,7 @@ class UsageView(Struct, frozen=True, kw_only=True):
 
 
 class BudgetSpending(Struct, frozen=True, kw_only=True):
-    """How a budget stands; money as text, tokens too."""
+    """State of a budget; money as text, tokens too."""
 
     amount: Amount
     period: BudgetPeriod
@@ -92,13 +92,13 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
 
 
 class ProjectSpending(Struct, frozen=True, kw_only=True):
-    """How the project's own budgets stand."""
+    """State of the project's own budgets."""
 
     budgets: list[BudgetSpending]
 
 
 class KeySpending(Struct, frozen=True, kw_only=True):
-    """How the key's own budgets stand."""
+    """State of the key's own budgets."""
 
     last_used_at: Annotated[
         Moment | None, Meta(description="Time of the last request; `null`: never used.")

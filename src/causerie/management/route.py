@@ -1,4 +1,4 @@
-"""What one operation of the API is: where it stands, what it takes and what it gives.
+"""Declaration of one operation of the API: its path, its input and its output.
 
 The same declaration answers requests and is the documentation, so the two cannot differ.
 """
@@ -55,12 +55,12 @@ class ApiRoute(Generic[Q, B, A]):
 
     @property
     def parameters(self) -> Sequence[str]:
-        """What the path names, in its order."""
+        """Return the names of the path's parameters, in order."""
         return re.findall(r"{(\w+)}", self.path)
 
     @property
     def takes_body(self) -> bool:
-        """Whether the method has a body."""
+        """Return true if the method has a body."""
         return self.method in ("POST", "PUT", "PATCH")
 
 

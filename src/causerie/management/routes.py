@@ -1,4 +1,4 @@
-"""Which operations there are, and whose they are; nothing else."""
+"""Table of operations and their handlers; nothing else."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _OFFER = "/projects/{project}/invitations/{invitation}"
 
 # fmt: off
 def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
-    """Who calls; users, for operators."""
+    """Return the operations on the caller, and for operators on users."""
     return [
         route("GET /me", "Get the identity of the key", desk.me, NoQuery, NoBody, Me),
         route("GET /users", "List users", desk.list, PageQuery, NoBody, UserList),
@@ -180,7 +180,7 @@ def provider_routes(desk: ProviderOperations) -> list[AnyRoute]:
 
 
 def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
-    """What was used, and who did what."""
+    """Return the operations on usage and the audit log."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
         route("GET /usage.csv", "Usage and cost as CSV",

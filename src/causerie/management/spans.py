@@ -1,4 +1,4 @@
-"""What usage is asked for: times, and how sums are told apart and narrowed down."""
+"""Times, grouping and filters of queries of usage."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def between(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def project_of(actor: Actor, span_project: str) -> str | None:
-    """Whose usage: of the project named, else of the key's, else of all."""
+    """Return the project to query: the one named, else the key's, else all."""
     return span_project or actor.project
 
 
 def question(query: UsageSpan, now: datetime) -> UsageQuery:
-    """What sums are asked for. Raises :class:`InvalidRequest`."""
+    """Return the query of sums. Raises :class:`InvalidRequest`."""
     since, until = between(query.since, query.until, now)
     longest = _LONGEST[query.step]
     if until - since > longest:
@@ -48,5 +48,5 @@ def question(query: UsageSpan, now: datetime) -> UsageQuery:
 
 
 def narrowed(query: Span) -> dict[str, str | None]:
-    """What the query narrows down in addition to the project; the rest is ``None``."""
+    """Return the filters in addition to the project; the rest is ``None``."""
     return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}

@@ -56,7 +56,7 @@ Place = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class UsageOperations:
-    """What was used."""
+    """Operations on usage."""
 
     accounts: Accounts
     clock: Clock
@@ -89,14 +89,14 @@ class UsageOperations:
         return Export(CONTENT_TYPE, "usage.csv", table(asked, buckets))
 
     async def project_spending(self, call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
-        """How budgets of a project stand."""
+        """Return the state of a project's budgets."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
         reader = self._spending(call.actor, seen.project.id)
         found = await reader.of_project(seen.bounds.budgets)
         return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
     async def key_spending(self, call: ApiCall[NoQuery, NoBody]) -> KeySpending:
-        """How budgets of a key stand."""
+        """Return the state of a key's budgets."""
         key = await self.accounts.keys.see(call.actor, call.ids["key"])
         used = await self.accounts.usage.last_used(call.actor, key.project_id)
         reader = self._spending(call.actor, key.project_id)
@@ -156,7 +156,7 @@ class UsageOperations:
         )
 
     async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
-        """Who did what."""
+        """Return entries of the audit log."""
         query = call.query
         before = place_of(query.cursor, int)
         if before is not None and not 0 <= before < _LARGEST:

@@ -1,4 +1,4 @@
-"""What answers hold. Money is text in decimal notation, exact to a billionth."""
+"""Answers about objects. Money is text in decimal notation, exact to a billionth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def amount(value: Decimal) -> str:
 
 
 class Me(Struct, frozen=True, kw_only=True):
-    """Who the key of the request is."""
+    """Identity of the request's key."""
 
     kind: str
     id: str
@@ -191,7 +191,7 @@ class CreditView(Struct, frozen=True, kw_only=True):
 
 
 class CreditsView(Struct, frozen=True, kw_only=True):
-    """What was put in, spent and is left; ``data`` is every amount, newest first."""
+    """Credits paid in, spent and left; ``data`` is every amount, newest first."""
 
     put_in: str
     spent: str
@@ -298,7 +298,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):
-    """What a member has lost, in addition to the role or the membership itself."""
+    """Losses of a member, in addition to the role or the membership itself."""
 
     keys_stopped: list[KeyView]
     keys_transferred: list[KeyView]

@@ -1,1 +1,1 @@
-"""What was used: one record a request, and the counters made of them."""
+"""Usage: one record for each request, and the counters derived from them."""

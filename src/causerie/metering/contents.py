@@ -1,7 +1,7 @@
-"""What one request said and was told, for projects that keep it; in bounds.
+"""Contents of one request and its reply, within bounds, for projects that keep them.
 
-Gathered alongside the reply and put into words only when that has ended, by
-whoever keeps it. Nothing is known here of why it is kept, or for how long.
+They are gathered alongside the reply and serialized only when it has ended, by the component that
+keeps them. This module does not know why they are kept, or for how long.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Contents:
         self._size, self._cut = 0, False
 
     def request(self) -> Excerpt:
-        """What was asked: messages, tools and the form of the answer, as they were sent."""
+        """Return the request as it was sent: messages, tools and response format."""
         sent = self._request.whole
         return _excerpt({name: sent[name] for name in _FIELDS if name in sent}, cut=False)
 
     def reply(self, used: Usage) -> Excerpt:
-        """What was answered, as a whole completion, also of a stream; empty where nothing was.
+        """Return the reply as a whole completion, also for a stream; empty if there was none.
 
-        A choice that did not come to its end ends with ``error``. ``used`` is said
-        where the reply did not come to its usage.
+        A choice that did not come to its end ends with ``error``. ``used`` is reported if the reply
+        did not come to its usage.
         """
         if not self._open:
             return Excerpt("", cut=False)

@@ -50,7 +50,7 @@ QueueSize = Callable[[], Iterable[tuple[str, int]]]
 
 
 class TargetHealth(Protocol):
-    """How a target of routing stands."""
+    """State of a target of routing."""
 
     @property
     def name(self) -> str: ...
@@ -117,7 +117,7 @@ class MetricsCounters:
 
 
 class _Times:
-    """How many times were within each bound, and all; bounds and sum are in seconds."""
+    """Histogram: counts of times within each bound, and of all; bounds and sum are in seconds."""
 
     __slots__ = ("all", "bounds", "sum", "within")
 
@@ -193,7 +193,7 @@ class _Place:
 
 
 class _Past(Collector):
-    """What happened since the start."""
+    """Metrics of events since the start."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class _Past(Collector):
 
 
 class _Present(Collector):
-    """What holds at the moment somebody looks."""
+    """Metrics of the state at the moment of collection."""
 
     def __init__(
         self,

@@ -1,12 +1,11 @@
 """The ledger: one record a request, however it ended, once, and safe before its end is told.
 
-:meth:`Ledger.commit` returns when the record is safe; whoever tells a client
-that a reply has ended awaits it first. Records that come while a transaction
-runs share the next one, so the cost of a transaction is divided among all that
-wait. With a journal, safe means written there (also while the database is
-away), and the database follows; without one, or where its disk does not keep the
-record, safe means in the database. Whoever is told then that it is away got
-nothing, and is charged nothing when it is back.
+:meth:`Ledger.commit` returns when the record is safe; whoever tells a client that a reply has ended
+awaits it first. Records that come while a transaction runs share the next one, so the cost of a
+transaction is divided among all that wait. With a journal, safe means written there (also while the
+database is away), and the database follows; without one, or where its disk does not keep the
+record, safe means in the database. A client that is told then that it is away got nothing, and is
+charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
@@ -40,24 +39,18 @@ _GATHERED = 0.1
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
-    """The facts of one request; no contents.
-
-    ``at`` is when it came, in microseconds since 1970; times are microseconds;
-    ``cost`` is money. A record without a key or project has empty names.
-    ``tried`` is who was asked, with why each did not do; ``reason`` a failure's
-    words, where they cannot quote the request; ``param`` the field it is about;
-    ``model`` is what the client asked for where ``code`` says that no model was chosen;
-    ``app`` and ``referer`` what the client called its program.
-    """
+    """The facts of one request; no contents. A record without a key or project has empty names."""
 
     id: str
     request_id: str
     at: int
+    """Time of its arrival, in microseconds since 1970; other times are in microseconds, too."""
     project: str = ""
     key: str = ""
     user: str = ""
     door: str = ""
     model: str = ""
+    """The model that the client asked for, if ``code`` reports that no model was chosen."""
     served_by: str = ""
     stream: bool = False
     status: int = 200
@@ -69,6 +62,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     completion: int = 0
     reasoning: int = 0
     cost: Decimal = Decimal(0)
+    """Money."""
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0
@@ -76,14 +70,18 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     continued: int = 0
     estimated: bool = False
     tried: tuple[str, ...] = ()
+    """Targets that were asked, each with the reason of its failure."""
     reason: str = ""
+    """Text of a failure, if it cannot quote the request."""
     param: str | None = None
+    """The field that the failure is about."""
     app: str = ""
+    """The client's label for its program; so is ``referer``."""
     referer: str = ""
 
 
 class UsageStore(Protocol):
-    """Where records are kept for good."""
+    """Durable storage of records."""
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
@@ -138,12 +136,12 @@ class Ledger:
 
     @property
     def full(self) -> bool:
-        """Whether no further record could be taken now: requests are refused with 503 then."""
+        """Return true if no further record fits: requests are refused with 503 then."""
         return len(self._waiting) >= self._max_waiting
 
     @property
     def away(self) -> bool:
-        """Whether the database, where records become safe, was away when it was last asked."""
+        """Return true if the database, which makes records safe, was away at the last attempt."""
         return self._away and self._write_ahead_log is None
 
     async def __aenter__(self) -> Ledger:
@@ -173,7 +171,7 @@ class Ledger:
                 await self._take_over([each])
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write what waits, then end. What cannot be written stays in the journal."""
+        """Write what waits, then end. Records that cannot be written stay in the journal."""
         self._closing = True
         self._more.set()
         if self._writer is not None:

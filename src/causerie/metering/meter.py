@@ -25,9 +25,9 @@ _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our
 
 
 class RequestOutcome(Protocol):
-    """What became of a request: who was asked, what was passed on of the reply, and what it took.
+    """Outcome of a request: the targets, the part of the reply that was passed on, and the usage.
 
-    ``tried`` tells of each who was asked; ``whole`` says whether the reply came to its end.
+    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end.
     """
 
     @property
@@ -131,13 +131,13 @@ class Record(Struct):
 
 
 class RecordSink(Protocol):
-    """Where records go."""
+    """Destination of records."""
 
     def write(self, record: Record) -> None: ...
 
 
 class UsageSettlement(Protocol):
-    """Where what a request used is settled and kept."""
+    """Settlement of the usage of requests, and its storage."""
 
     async def enter(self, record: Record) -> None:
         """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
@@ -145,7 +145,7 @@ class UsageSettlement(Protocol):
 
 
 class Charged(Protocol):
-    """Who made a request, and whom it is charged to."""
+    """The caller of a request, and the project and user that are charged."""
 
     @property
     def key(self) -> str: ...
@@ -178,8 +178,8 @@ class Meter:
         )
 
     def write(self, record: Record) -> Awaitable[None] | None:
-        """The request has ended. Where there are books, the record is safe when the
-        result has been awaited, which raises where it cannot be.
+        """The request has ended. If there is a ledger, the record is safe when the result has been
+        awaited, which raises if it cannot be.
         """
         record.settle()
         if self.bookkeeping is not None:

@@ -66,7 +66,7 @@ class WriteAheadLog:
         self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
     def left(self) -> Sequence[UsageRecord]:
-        """What an earlier process wrote and the database may not have."""
+        """Return the records that an earlier process wrote and the database may not have."""
         return [record for part in self._found() for record in _read(part)]
 
     def begin(self) -> None:

@@ -1,5 +1,5 @@
-"""What operators see to: providers and what they can do, and who would get a request.
+"""Tasks of operators: providers and their capabilities, and explanations of routing.
 
-Knows the parts of a service and nothing of how it is configured; it is served by
-pages and by the management API.
+Knows the parts of a service and nothing of their configuration; it is served by pages and by the
+management API.
 """

@@ -1,7 +1,7 @@
 """Requests of a probe as the gateway would send them to this kind of server.
 
-What a server does not do by our name for it, it may do by its own. So a
-parameter is asked for as its dialect writes it, and counts if that has effect.
+A parameter without effect under our name may have one under the server's own. So a parameter is
+asked for as its dialect writes it, and counts if that has effect.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Examinee:
 
 
 def price(examinee: Examinee, model: str, context_length: int | None) -> ProbeBudget:
-    """What a probe costs at most, as far as the length of the context is known."""
+    """Return the most that a probe can cost, as far as the length of the context is known."""
     subject = Subject(examinee.base_url, model, context_length=context_length)
     return cost(QUESTIONS, [subject], dialect_preview=True)
 

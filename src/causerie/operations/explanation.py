@@ -1,4 +1,4 @@
-"""What is told of a request that nobody has sent: who would get it, and why."""
+"""Routing explanation of a request that nobody has sent: its target, and the reasons."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ExplainedRoute(Struct, frozen=True, kw_only=True):
 
 
 class RoutingExplanation(Struct, frozen=True, kw_only=True):
-    """What would become of a request now.
+    """Routing explanation of a request at this moment.
 
     ``routes`` are the models in the order in which they would be asked, as far as that can
     be said before somebody answers; ``goes_to`` is the target that would be asked first.

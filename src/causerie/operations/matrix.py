@@ -1,8 +1,8 @@
-"""Which parameters a model of a provider supports, and how so.
+"""Parameters that a model of a provider supports, and the evidence.
 
-The service goes by its configuration, so the answer is that of the configuration. What
-a probe has seen explains it, where its result is the one in force; else the
-words that ``causerie probe --write`` left there.
+The service goes by its configuration, so this is the state of the configuration. The result of a
+probe explains it, if that result is the one in force; otherwise the remark that ``causerie probe
+--write`` left there does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class ConfiguredSupport(Struct, frozen=True):
 
     supported: frozenset[str] | None = None
     effective: frozenset[str] | None = None
+    """Parameters that requests are checked against; ``None``: everything is let through."""
     remark: str = ""
+    """The text after the day of the probe."""
 
 
 class Cell(Struct, frozen=True):
@@ -85,7 +87,7 @@ def own_row() -> Sequence[Cell]:
 
 
 def _noted(remark: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a remark names as not honoured, and as unclear."""
+    """Return the parameters that a remark names as not honoured, and as unclear."""
     found: dict[str, frozenset[str]] = {}
     for part in remark.split("; "):
         title, colon, names = part.partition(": ")

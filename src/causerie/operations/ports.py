@@ -1,4 +1,4 @@
-"""What pages and the management API ask about providers and routes."""
+"""Interface of operations for pages and the management API: providers and routes."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ class Operations(Protocol):
         ...
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        """Who would get a request now, and why."""
+        """Explain the routing of a request now."""
         ...

@@ -1,4 +1,4 @@
-"""What a probe has found about a model of a provider, as it is kept and shown."""
+"""Result of a probe of a model of a provider, as it is kept and shown."""
 
 from __future__ import annotations
 

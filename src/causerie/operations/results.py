@@ -19,7 +19,7 @@ from causerie.operations.result import Result
 
 
 class Kept(Struct, frozen=True):
-    """What is kept of one model."""
+    """Kept results of one model."""
 
     newest: Result | None = None
     used: Result | None = None
@@ -37,7 +37,7 @@ class Results:
         self._known: dict[tuple[str, str], Kept] = {}
 
     def of(self, provider: str, model: str) -> Kept:
-        """What is kept of a model."""
+        """Return the kept results of a model."""
         known = self._known.get((provider, model))
         if known is None:
             known = self._known[provider, model] = self._read(provider, model)

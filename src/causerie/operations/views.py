@@ -1,4 +1,4 @@
-"""What operators are shown of providers. Times are in seconds, money is text."""
+"""Views of providers for operators. Times are in seconds, money is text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 class TargetView(Struct, frozen=True, kw_only=True):
-    """A target as it stands now. What nobody has measured lately is ``null``: times to the first
-    token and speeds of five minutes, the share of answered requests of half an hour and a day.
+    """A target as it stands now. Measurements that are missing lately are ``null``: times to the
+    first token and speeds of five minutes, the share of answered requests of half an hour and a
+    day.
 
     ``reason`` is why it failed last; it is asked again in ``wait_seconds``.
     """
@@ -54,7 +55,7 @@ class ProbeCost(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What is otherwise than the configuration says."""
+    """A difference from the configuration."""
 
     what: str
     before: str
@@ -62,10 +63,10 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class ProbedModelView(Struct, frozen=True, kw_only=True):
-    """What is known of a model at a provider.
+    """A model at a provider.
 
-    ``probed`` is the day of the probe in force, ``evidence`` its words; ``newest`` the result
-    of the last probe that is kept, ``changes`` what it would change.
+    ``probed`` is the day of the probe in force and ``evidence`` its text; ``newest`` is the result
+    of the last probe that is kept, ``changes`` are its differences from the configuration.
     """
 
     id: str
@@ -111,10 +112,10 @@ class ProviderView(Struct, frozen=True, kw_only=True):
 
 
 class AppliedResult(Struct, frozen=True, kw_only=True):
-    """What became of putting a result in force.
+    """Outcome of putting a result in force.
 
-    ``written``: it stands in the configuration; ``in_force``: requests are held to it.
-    Where not, ``problem`` says why, and ``by_hand`` is what to put below the provider.
+    ``written``: it is in the configuration; ``in_force``: requests are checked against it. If not,
+    ``problem`` is the reason, and ``by_hand`` is the text to put below the provider.
     """
 
     written: bool

@@ -1,8 +1,7 @@
 """Sends one request and takes down what comes back, within limits of time and size.
 
-Whatever a server does ends in a :class:`ProbeReply`: one that hangs, sends without
-end or breaks off is taken down as such. The key is cut out of every reply, so
-that nothing behind this can show it.
+Any behaviour of a server ends in a :class:`ProbeReply`: one that hangs, sends without end or breaks
+off is recorded as such. The key is cut out of every reply, so that nothing behind this can show it.
 """
 
 from __future__ import annotations

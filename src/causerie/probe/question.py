@@ -23,23 +23,23 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class ProbeQuestion:
-    """``rule`` is its place in the interface or the contract.
-
-    ``decides`` are the parameters that it shows to be supported. It sends at
-    most ``asks`` requests that cost at most ``tokens`` tokens each, prompt and
-    output. ``loud`` asks with thinking on, so it is only for models that think;
-    ``alone`` is asked even where no completion has come.
-    """
+    """A question to a provider about a model."""
 
     id: str
     rule: str
+    """Its place in the interface or the contract."""
     words: str
     script: Callable[[Subject], Script]
     decides: tuple[str, ...] = ()
+    """Parameters that it shows to be supported."""
     asks: int = 1
+    """Limit on its requests."""
     tokens: int = 0
+    """Limit on the tokens of each request, prompt and output."""
     loud: bool = False
+    """It asks with thinking on, so it is only for models that think."""
     alone: bool = False
+    """It is asked even if no completion has come."""
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:

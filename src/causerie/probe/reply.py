@@ -27,20 +27,21 @@ def dig(value: object, *path: str | int) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """One reply. ``status`` is 0 where none came.
-
-    ``ended`` says how: whole; left by us; ``late`` (over the time limit),
-    ``broken`` (the connection) or ``large`` (over the size limit), each with
-    ``trouble`` in words. ``headers`` are by lower-case name, ``seconds`` is the
-    time it took.
-    """
+    """One reply."""
 
     status: int = 0
+    """0 if none came."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case name."""
     body: bytes = b""
     ended: Ended = "whole"
+    """Whole; left by us; ``late`` (over the time limit), ``broken`` (the connection) or ``large``
+    (over the size limit).
+    """
     trouble: str = ""
+    """Text of the failure."""
     seconds: float = 0.0
+    """Time that it took."""
 
     @property
     def content_type(self) -> str:

@@ -19,24 +19,23 @@ def user(text: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One model at one provider.
-
-    ``limit`` is the name of the output limit that it takes; ``steady`` are the
-    fields that make it repeat itself; ``quiet`` those that keep it from
-    thinking, ``loud`` those that make it think (``None``: nothing does).
-    ``room`` is what a reply needs in tokens in addition to its text, where it cannot
-    be kept from thinking. ``entry`` is its entry in the list of models.
-    """
+    """One model at one provider."""
 
     base_url: str
     model: str
     keyed: bool = False
     entry: object = None
+    """Its entry in the list of models."""
     limit: str = "max_tokens"
+    """Name of the output limit that it takes."""
     steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
+    """Fields that make it repeat itself."""
     quiet: Mapping[str, object] = field(default_factory=dict)
+    """Fields that keep it from thinking."""
     loud: Mapping[str, object] | None = None
+    """Fields that make it think; ``None``: nothing does."""
     room: int = 0
+    """Tokens that a reply needs in addition to its text, if it cannot be kept from thinking."""
     thinking: Thinking | None = None
     context_length: int | None = None
     continues: bool | None = None

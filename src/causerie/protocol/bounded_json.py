@@ -168,7 +168,7 @@ class _Scan:
         self._bare.append(bare)
 
     def end_document(self) -> None:
-        """What follows is a document of its own, whether or not this one was whole."""
+        """End a document, complete or not; the next bytes begin another one."""
         self._in_string = False
         self._bare.append(b" ")
 

@@ -1,4 +1,4 @@
-"""How long a request may be where one who answers takes less than he could."""
+"""Bounds on a request whose target accepts less than its model could."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may answer a request for a model: a target's name, and how it stands among the others."""
+"""A target that may answer a request for a model: its name, and its rank among the others."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ _choice_of = attrgetter("choice")
 
 
 class CompletionIdentity(Struct, frozen=True, gc=False):
-    """What names one completion: its id, when it was made (Unix seconds), and the request's id."""
+    """Identity of one completion: its id, creation time (Unix seconds), and the request's id."""
 
     id: str
     created: int
@@ -64,21 +64,20 @@ class CompletionIdentity(Struct, frozen=True, gc=False):
 
 
 class ResponseContext(Struct, frozen=True):
-    """What every chunk of one completion has in common, and what the caller asked to see.
-
-    ``router_names`` says reasoning under the names of routers too
-    (``reasoning``, ``reasoning_details``), with what a provider needs back of it;
-    ``cost`` tells what the reply costs, where the catalog has a price for it, and
-    ``provider`` who gives it.
-    """
+    """Common parts of all chunks of one completion, and the options of its caller."""
 
     identity: CompletionIdentity
     model: str
     fingerprint: str
     reasoning_visible: bool = True
     router_names: bool = False
+    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
+    the data that a provider needs back.
+    """
     cost: Callable[[Usage], float] | None = None
+    """Price of the reply, if the catalog has a price for it."""
     provider: str | UnsetType = UNSET
+    """Name of the provider that serves it."""
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         """A chunk of this completion."""
@@ -169,7 +168,7 @@ class ChunkEncoder:
     def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
         self._context = context
         self._usage = usage
-        # What all events have in common: a chunk up to its first choice.
+        # Common part of all events: a chunk up to its first choice.
         self._prefix = sse.BEFORE + _encode(context.chunk()).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._prefixes: dict[int, bytes] = {}
@@ -193,9 +192,7 @@ class ChunkEncoder:
         return b"".join(made)
 
     def broken(self, error: dict[str, Any]) -> bytes:
-        """What ends a stream that cannot go on: the error, and an end of every choice that had
-        none.
-        """
+        """Return the end of a broken stream: the error, and an end of every choice without one."""
         prefixes = self._prefixes.keys() or {0}
         chunk = self._context.chunk(
             *(

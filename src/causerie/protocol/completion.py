@@ -1,8 +1,8 @@
-"""What goes out on the wire: chunks of a stream, a whole completion, usage.
+"""Types of the responses on the wire: chunks of a stream, a whole completion, usage.
 
 Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
-ones are written as ``null``. None of these is ever part of a circle, so nobody
-looks for one in them (``gc=False``).
+ones are written as ``null``. None of these is ever part of a reference cycle, so
+the garbage collector skips them (``gc=False``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How hard to think, in words, and the share of the output limit that a word stands for."""
+"""Reasoning effort, in words, and the share of the output limit that each word stands for."""
 
 from __future__ import annotations
 

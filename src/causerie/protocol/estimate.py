@@ -1,15 +1,15 @@
-"""How many tokens a request may need, guessed from its size.
+"""Estimate of a request's tokens, from its size.
 
-No tokenizer: which one would be right is known only once a target is chosen, a limit must be
-asked before, and a provider's is not known at all. The guess holds a reservation, and is what a
-request is charged whose provider never reported its tokens:
+No tokenizer is used: the right one is known only once a target is chosen, a limit must be checked
+before that, and a provider's tokenizer is not known at all. The estimate is the size of a
+reservation, and the charge of a request whose provider never reported its tokens:
 
 - a token for each four characters of ASCII text, for each three bytes of UTF-8
   of any other (a Chinese character is three bytes and about one token);
 - four more a message, for the template's markers;
 - 1,024 an image (128 to 1,600 are common, by its size);
 - tools, schemas and documents by the size of their JSON;
-- the output that was allowed, for each choice; 1,024 where no limit is named.
+- the output that was allowed, for each choice; 1,024 if no limit is named.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def output_estimate(request: ChatRequest) -> int:
 
 
 def _alongside(request: ChatRequest) -> int:
-    """What the prompt holds in addition to messages."""
+    """Estimate the tokens of the prompt in addition to its messages."""
     tokens = sum(map(_json, request.documents))
     for tool in request.tools:
         tokens += _text(tool.name) + _text(tool.description) + _json(tool.parameters)

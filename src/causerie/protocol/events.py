@@ -1,12 +1,11 @@
-"""What a target says while it answers, whatever kind of target it is.
+"""Events of an answer, the same for every kind of target.
 
-Every target (a text engine behind ``chat``, or somebody's provider behind
-``providers``) yields these, in this order for each choice: reasoning before
-text, a call's start before its arguments, exactly one ``Finished`` last.
-``Usage`` comes once, after every choice has finished. Events travel in batches:
-what arrived together is handed on together.
+Every target (a text engine behind ``chat``, or another's server behind ``providers``) yields these,
+in this order for each choice: reasoning before text, a call's start before its arguments, exactly
+one ``Finished`` last. ``Usage`` comes once, after every choice has finished. Events travel in
+batches: those that arrived together are passed on together.
 
-None of these is ever part of a circle, so nobody looks for one in them (``gc=False``).
+None of these is ever part of a reference cycle, so the garbage collector skips them (``gc=False``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client says of the program that asks. Never who is asking: anybody may say anything."""
+"""A client's labels for the program that asks. Never an identity: anybody may send any label."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 
 class Labels(Struct, frozen=True):
-    """``app`` is the program's name, ``referer`` its address; empty where nothing was said.
-
-    ``traceparent`` and ``tracestate`` are the request's place in a trace of its own, as sent.
-    """
+    """A client's labels; empty if it sent none."""
 
     app: str = ""
+    """Name of the program."""
     referer: str = ""
+    """Address of the program."""
     traceparent: str = ""
+    """The request's place in a trace of its own, as sent; so is ``tracestate``."""
     tracestate: str = ""
 
 

@@ -1,4 +1,4 @@
-"""What of a reply has gone out when its target broke off; another target goes on after it.
+"""The part of a reply that was sent before its target failed; another target continues it.
 
 Only replies with one choice are continued.
 """

@@ -1,4 +1,4 @@
-"""What a request at the router's door says of who may answer it, and in which order."""
+"""Preferences of a request at the router's door: providers, and their order."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ UNBOUNDED = MostPrice()
 
 
 class Preferences(Struct, frozen=True):
-    """``provider`` of a request: providers by their names, first to last.
-
-    ``only`` and ``quantizations`` ``None`` are no bound. Without
-    ``allow_fallbacks`` nobody but the first choice is asked. ``require_parameters``
-    leaves out providers of which it is not known what they support, ``private``
-    those that keep what they are sent, or may.
-    """
+    """``provider`` of a request: providers by their names, first to last."""
 
     order: tuple[str, ...] = ()
     only: frozenset[str] | None = None
+    """``None`` is no bound."""
     ignore: frozenset[str] = frozenset()
     quantizations: frozenset[str] | None = None
+    """``None`` is no bound."""
     allow_fallbacks: bool = True
+    """If False, only the first choice is asked."""
     require_parameters: bool = False
+    """Exclude providers whose supported parameters are unknown."""
     private: bool = False
+    """Exclude providers that store prompts, or may."""
     sort: SortBy | None = None
     max_price: MostPrice = UNBOUNDED
 

@@ -43,12 +43,12 @@ def text_of(value: object) -> str:
 
 
 def are_plain(blocks: Iterable[Block]) -> bool:
-    """Whether they are their text, and nothing is lost where only that is passed on."""
+    """Return true if the blocks hold nothing but text, so that their text is enough."""
     return all(_is_plain(block) for block in blocks)
 
 
 def seal_of(call: str, extra: Mapping[str, Any]) -> Block:
-    """What a provider put alongside a call and needs back, as a block that names the call."""
+    """Return the data that a provider attached to a call and needs back, as a block."""
     data = _SEAL + msgspec.json.encode(extra).decode()
     return {"type": "reasoning.encrypted", "data": data, "id": call, "format": "unknown"}
 
@@ -110,7 +110,7 @@ def _is_plain(block: Block) -> bool:
 
 
 def _continues(last: Block, block: Block) -> bool:
-    """Whether it is a further piece of the same text; a signature ends one."""
+    """Return true if the block is a further piece of the same text; a signature ends one."""
     return (
         last["type"] == block["type"]
         and last.get("index") == block.get("index")

@@ -1,9 +1,9 @@
 """A chat completion request, parsed: what the pipeline and every stage read.
 
 ``protocol.parsing`` makes it from the body and refuses what is wrong; from
-there on nothing looks at the raw dictionary again, except an upstream that
-gets it passed on. What is made for every request is never part of a circle, so
-nobody looks for one in it (``gc=False``).
+there on nothing reads the raw dictionary again, except a provider to which it is
+passed on. Objects made for every request are never part of a reference cycle, so
+the garbage collector skips them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     @property
     def enclosed(self) -> bool:
-        """Whether the address holds the image."""
+        """Return true if the address holds the image."""
         return self.url.startswith("data:")
 
 
@@ -77,14 +77,13 @@ class Tool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """Which calls may or must come.
-
-    ``allowed`` is ``None`` for all tools, else the names the model may choose
-    from (a named function is ``required`` with one allowed name).
-    """
+    """Constraint on the calls of a reply."""
 
     mode: Literal["none", "auto", "required"] = "auto"
     allowed: tuple[str, ...] | None = None
+    """``None`` for all tools, else the names that the model may choose from (a named function is
+    ``required`` with one allowed name).
+    """
 
 
 class JsonObject(Struct, frozen=True):
@@ -135,7 +134,7 @@ class Thinking(Struct, frozen=True, gc=False):
 
 
 class Unread(Struct, frozen=True, gc=False):
-    """What was sent, as a structure; a mapping only to who asks for it."""
+    """A request as it was sent, as a structure; converted to a mapping only on demand."""
 
     fields: Struct
 
@@ -148,19 +147,18 @@ _LONGEST_NAME = 64
 
 
 class Unlisted(Struct, frozen=True, gc=False):
-    """Fields of a body that nobody knows who reads it, at any depth.
-
-    ``names`` are those of the first ones, which ask for something, without the places of elements
-    in arrays; ``more`` counts the others. ``body`` is all of what was sent, with these fields.
-    """
+    """Fields of a body that are not known to any reader, at any depth."""
 
     body: Mapping[str, object]
+    """All of the body as sent, with these fields."""
     names: tuple[str, ...] = ()
+    """Names of the first ones that ask for something, without the places of elements in arrays."""
     more: int = 0
+    """Number of the others."""
 
     @property
     def changes(self) -> Sequence[str]:
-        """What to tell of them, in characters that a header may have, and of bounded length."""
+        """Return the report of them, in characters that a header may have, of bounded length."""
         told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
@@ -199,12 +197,12 @@ class ChatRequest(Struct, frozen=True, gc=False):
     unlisted: Unlisted | None = None
     strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
-    # The fields of the body that are known, as they came, for upstreams, which get them passed on.
+    # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
 
     @property
     def document(self) -> Mapping[str, object]:
-        """What was sent of known fields; keep it, to ask again may be to read it again."""
+        """Return the known fields as sent; keep the result: a second call may decode again."""
         return self.sent.document() if isinstance(self.sent, Unread) else self.sent
 
     @property

@@ -1,8 +1,7 @@
 """Server-sent events as bytes, in both directions.
 
-Lines end at ``\\n`` only. Readers that split text at every character Unicode
-calls a line break cut JSON strings in two; on bytes that cannot happen. What
-the data means is not known here.
+Lines end at ``\\n`` only. Readers that split text at every character Unicode calls a line break cut
+JSON strings in two; on bytes that cannot happen. The meaning of the data is not known here.
 """
 
 from __future__ import annotations

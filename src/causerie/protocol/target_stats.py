@@ -1,4 +1,4 @@
-"""How a target stands now, by what was seen of it: for whoever chooses among targets."""
+"""State of a target as observed, for the choice among targets."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ class Percentiles(Struct, frozen=True):
 
 
 class TargetStats(Struct, frozen=True):
-    """``None`` is what nobody has measured lately.
+    """Measurements of a target, of the last five minutes unless the name says otherwise.
 
-    ``first_token`` is in seconds, ``speed`` in tokens of output a second, both of
-    the last five minutes where nothing else is said; ``uptime`` the share of
-    requests that it answered of those that it could have. ``up``: it is asked;
-    ``idle``: nothing is under way there. ``expected`` is ``first_token``'s median,
-    or more where the newest requests say so.
+    ``None`` is what nobody has measured lately.
     """
 
     up: bool = True
+    """Requests are sent to it."""
     idle: bool = True
+    """Nothing is running there."""
     first_token: Percentiles | None = None
+    """In seconds."""
     speed: Percentiles | None = None
+    """In output tokens per second."""
     first_token_half_hour: Percentiles | None = None
     speed_half_hour: Percentiles | None = None
     uptime: float | None = None  # of five minutes
+    """Share of answered requests among those that it could have answered."""
     expected: float | None = None  # seconds to the first token, by what was seen just now
+    """Median of ``first_token``, or more if the newest requests indicate it."""
     uptime_half_hour: float | None = None
     uptime_day: float | None = None
 
@@ -40,16 +42,16 @@ QUARTER_SECONDS = 900
 
 
 class TimeBucket(Struct, frozen=True):
-    """What was seen of a target in a quarter of an hour that began at ``start`` (Unix seconds).
-
-    ``first_token`` is the median in seconds, ``speed`` that of tokens of output a second.
-    """
+    """Observations of a target in a quarter of an hour."""
 
     start: int
+    """Unix seconds."""
     answered: int
     failed: int
     first_token: float | None
+    """Median, in seconds."""
     speed: float | None
+    """Median of output tokens per second."""
 
 
 UNKNOWN = TargetStats()

@@ -1,4 +1,4 @@
-"""What the end of a model's id says in the router's catalog."""
+"""Variants of a model in the router's catalog, by the end of its id."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _FREE = ":free"
 
 
 def is_free(model: str) -> bool:
-    """Whether the id is that of a model's free variant."""
+    """Return true for the id of a model's free variant."""
     return model.endswith(_FREE)
 
 
 def free_name(name: str) -> str:
-    """How limits are counted of free variants, apart from those of everything else."""
+    """Return the name of the counts of free variants, apart from those of everything else."""
     return f"{name} free"

@@ -44,22 +44,22 @@ _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI'
 
 
 class AnswerStart(Struct, eq=False):
-    """``in_text``: the answer's text had started before, so what comes is not reasoning.
-
-    ``ahead`` is text that the server may say once more before it goes on;
-    ``top_logprobs`` as in the request; ``ids`` are those of the calls of all choices.
-    ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave,
-    in lower case.
-    """
+    """State of one choice of a reply."""
 
     index: int
     ids: ConversationCallIds
+    """Ids of the calls of all choices."""
     separators: Separators | None = None
     top_logprobs: int | None = None
+    """As in the request."""
     in_text: bool = False
+    """The answer's text had started before, so the rest is not reasoning."""
     ahead: str = ""
+    """Text that the server may repeat before it continues."""
     finish: str | None = None
+    """The reason that the server gave, in lower case."""
     reasoned: int = 0
+    """Characters of reasoning so far; ``size`` counts all characters."""
     texts: int = 0
     _calls: ChoiceCalls | None = None  # until there is one
     _separator: Separator | None = None
@@ -104,7 +104,7 @@ class AnswerStart(Struct, eq=False):
             self.finish = finish
 
     def end(self, events: list[Event]) -> None:
-        """What was held back, and why the choice ended."""
+        """End the choice: emit the text that was held back, and the finish reason."""
         if self._held:
             self._text(self._held, events)
         if self._separator is not None:

@@ -31,7 +31,7 @@ _read_over = msgspec.json.Decoder(_Object).decode
 
 
 def is_object(arguments: object) -> bool:
-    """Whether these are the JSON text of an object, as arguments must be."""
+    """Return true for the JSON text of an object, as arguments must be."""
     if arguments == "{}":
         return True
     if not isinstance(arguments, str):
@@ -75,9 +75,9 @@ _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class Brackets:
-    """Where the JSON text of an object ends, told piece by piece, each read once.
+    """Finds the end of an object's JSON text, which comes in pieces; each is read once.
 
-    ``closed``: its last bracket has come, and nothing but white space behind it.
+    ``closed``: its last bracket has come, followed by nothing but white space.
     """
 
     __slots__ = ("_depth", "_escaped", "_quoted", "_spoiled", "closed")
@@ -143,10 +143,10 @@ class _Open:
         self._brackets.read(text)
 
     def precedes(self, call: ProviderCall, name: str) -> bool:
-        """Whether the piece begins another call in this one's place, or only says the name again.
+        """Return true if the piece begins another call in this place, false if it repeats the name.
 
-        That is known by its id, unless it comes amid the arguments of the same function; without
-        ids by another name, and by arguments that were whole before.
+        Another call is recognized by its id, unless it comes amid the arguments of the same
+        function; without ids by another name, and by arguments that were whole before.
         """
         if self.is_amid(name):
             return False
@@ -158,13 +158,13 @@ class _Open:
         return bool(more and self.started)
 
     def is_amid(self, name: str) -> bool:
-        """Whether it is of this function, and its arguments have started and are not whole."""
+        """Return true if it is of this function, whose arguments have started and are not whole."""
         if name != self.name:
             return False
         return self.started and not self._is_whole()
 
     def _is_whole(self) -> bool:
-        """Whether the arguments are a whole object; they are put together for that once."""
+        """Return true if the arguments are a whole object; they are joined for that once."""
         if self._brackets.closed and self._object is None:
             self._object = is_object("".join(self.told))
         return self._brackets.closed and bool(self._object)

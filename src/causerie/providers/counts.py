@@ -1,11 +1,11 @@
 """Tokens of a reply: as the server tells them, and the best guess where it does not.
 
-Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
-A missing prompt is the estimate of the request. A missing total is counted by what has
-arrived (a piece of a stream is about a token, one of many characters a token for each four), and
-so is what arrived after the server last told it; a missing share of reasoning is the reasoning's
-share of the characters, which is the same for a stream and a plain reply. Where the total is that
-of prompt, completion and reasoning, the completion was told without the reasoning.
+Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing. A
+missing prompt is the estimate of the request. A missing total is counted by what has arrived (a
+piece of a stream is about a token, one of many characters a token for each four), and so is what
+arrived after the server last told it; a missing share of reasoning is the reasoning's share of the
+characters, which is the same for a stream and a plain reply. If the total is that of prompt,
+completion and reasoning, the completion was reported without the reasoning.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a provider that others run does differently, as data.
+"""Differences of a provider's API, as data.
 
-A :class:`Dialect` says which parameters a kind of server knows and under which
-names, how thinking is switched there, how forced calls and shaped answers are
-asked for, and how a reply is continued. It knows nothing of connections, and
-nothing of one server's models.
+A :class:`Dialect` lists the parameters that a kind of server knows and their names, and how it
+switches thinking, forces calls, takes response formats and continues a reply. It knows nothing of
+connections, and nothing of one server's models.
 """
 
 from __future__ import annotations
@@ -36,115 +35,117 @@ _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
-    """How thinking is switched.
-
-    ``switch`` is the way: ``template`` (``chat_template_kwargs.enable_thinking``),
-    ``effort`` (one of the words of ``reasoning_effort`` means off), ``typed``
-    (``thinking: {"type": ...}``), ``object`` (``reasoning: {...}``), or
-    ``as_sent`` where the server is not known. ``efforts`` maps our words to
-    those known there; ``effort_in_template`` puts the word among the template's
-    arguments. ``budget`` names the field that takes a number of tokens.
-    """
+    """Control of thinking."""
 
     switch: Switch
+    """``template`` (``chat_template_kwargs.enable_thinking``), ``effort`` (one of the words of
+    ``reasoning_effort`` means off), ``typed`` (``thinking: {"type": ...}``), ``object``
+    (``reasoning: {...}``), or ``as_sent`` if the server is not known.
+    """
     efforts: Mapping[str, str] = field(default_factory=dict)
+    """Maps our words to those that the server knows."""
     effort_in_template: bool = False
+    """The word is one of the template's arguments."""
     budget: str | None = None
+    """The field that takes a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryStyle:
-    """How earlier messages are written.
-
-    ``reasoning`` are the fields under which earlier reasoning is sent (none:
-    it is left out), ``parts`` writes it as parts of the content instead.
-    ``details``: blocks of reasoning that it made itself are sent back as they were;
-    ``extras``: so is the ``extra_content`` alongside a call.
-    ``placeholder`` stands in for reasoning that a message with calls lacks,
-    where the server refuses such a message while thinking.
-    ``nine_character_ids`` is a rule for ids of calls; ``developer`` and
-    ``names`` say whether that role and the field ``name`` are known.
-    """
+    """Format of earlier messages."""
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
+    """Fields of earlier reasoning (none: it is left out)."""
     parts: bool = False
+    """Write reasoning as parts of the content instead."""
     details: bool = False
+    """Send blocks of reasoning that the server made back to it unchanged."""
     extras: bool = False
+    """Send the ``extra_content`` alongside a call back unchanged."""
     placeholder: str = ""
+    """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
+    while thinking.
+    """
     nine_character_ids: bool = False
+    """Ids of calls have nine characters."""
     developer: bool = False
+    """The role is known."""
     names: bool = True
+    """The field ``name`` is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continuing:
-    """How a reply is continued after what there is of it.
-
-    ``way``: ``flag`` (``continue_final_message``), ``prefix`` (``prefix: true``
-    on the last message), ``as_sent`` (the flag, where the client sends it; it
-    is not known whether it does anything), or ``none``. ``after_reasoning``: also where reasoning
-    came before the text; ``in_reasoning``: also where only reasoning is there.
-    ``repeats``: the reply may begin with what it was given.
-    """
+    """Continuation of a partial reply."""
 
     way: Literal["none", "as_sent", "flag", "prefix"] = "none"
+    """``flag`` (``continue_final_message``), ``prefix`` (``prefix: true`` on the last message),
+    ``as_sent`` (the flag, if the client sends it; its effect is unknown), or ``none``.
+    """
     after_reasoning: bool = False
+    """Also if reasoning came before the text."""
     in_reasoning: bool = False
+    """Also if there is only reasoning."""
     repeats: bool = False
+    """The reply may begin with the text that it was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One kind of server.
 
-    ``accepts`` are parameters that are sent as they are, ``renames`` those with
-    another name there; whatever else of ours is given is dropped if it is a
-    hint and refused if it is not. ``knows`` are paths of fields beyond the interface that are sent
-    as they are, without what is privileged in them; ``privileged`` are paths that the operator has
-    allowed with all that is in them. Every other field is dropped. ``limit`` is the name of the
-    output limit (empty: the one that was sent). ``choices`` are the forms of ``tool_choice``
-    that have an effect, ``shapes`` how each shape of an answer is asked for.
-
-    ``streams``: replies are always streamed from it, because work on one that
-    is not goes on when its client has left; settings may say otherwise.
-    ``tells_usage``: streams are asked for their usage. ``tags``: reasoning may be left inside the
-    content.
-    ``parallel_by_default`` is False where calls come one at a time unless more
-    are asked for. ``least_top_logprobs``: with fewer, none come at all.
-    ``strict_schemas``: only a schema that says so is enforced.
-    ``unheeded`` have no effect while the model thinks. ``demands``: parameters
-    are ignored unless the request demands that they are not. ``fetches``: images may be given
-    by ``https`` addresses, which a provider fetches from where it is; a server in a network of
-    ours could be made to read there what only this network may; ``inside`` are hosts of one's own
-    network from which it may all the same. ``plain`` and ``lists`` follow
-    from the others: parameters of a plain request that go out as they came; all fields that
-    a request may have for this server.
+    Parameters of the interface that it does not list are dropped if they are hints and rejected if
+    not. Every other field is dropped.
     """
 
     name: str
     server: str
     thinking: ThinkingControl
     accepts: frozenset[str]
+    """Parameters that are sent unchanged."""
     knows: frozenset[str] = frozenset()
+    """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
+    """
     privileged: frozenset[str] = frozenset()
+    """Paths that the operator has allowed with everything in them."""
     history: HistoryStyle = HistoryStyle()
     continuing: Continuing = Continuing()
     renames: Mapping[str, str] = field(default_factory=dict)
+    """Parameters with another name there."""
     limit: Literal["", "max_tokens", "max_completion_tokens"] = ""
+    """Name of the output limit; empty: the one that was sent."""
     choices: frozenset[Choice] = frozenset({"none", "auto", "required", "named"})
+    """Forms of ``tool_choice`` that have an effect."""
     shapes: Mapping[Shape, Shaping] = field(default_factory=dict)
+    """Request fields for each shape of structured output."""
     streams: bool = False
+    """Always stream replies from it, because work on one that is not streamed goes on when its
+    client has left; settings may override it.
+    """
     tells_usage: bool = True
+    """Ask streams for their usage."""
     tags: bool = False
+    """Reasoning may be left inside the content."""
     parallel_by_default: bool = True
+    """False if calls come one at a time unless more are requested."""
     least_top_logprobs: int = 0
+    """With fewer, none come at all."""
     strict_schemas: bool = False
+    """Only a schema marked as strict is enforced."""
     unheeded: frozenset[str] = frozenset()
+    """Parameters without effect while the model thinks."""
     demands: bool = False
+    """Parameters are ignored unless the request demands that they are not."""
     fetches: bool = False
+    """Images may be given by ``https`` addresses, which a provider fetches from its own network. A
+    server in a network of ours could be made to read there what only this network may.
+    """
     inside: Inside = NONE
+    """Hosts of one's own network from which it may fetch nevertheless."""
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Derived: parameters of a plain request that are sent as they came."""
     lists: Known = field(init=False, repr=False, compare=False)
+    """Derived: all fields that a request may have for this server."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", self._plain())

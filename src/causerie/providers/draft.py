@@ -1,4 +1,4 @@
-"""A body for an upstream while it is written, and what was changed on the way."""
+"""Body of a request to a provider while it is written, with the changes made to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RequestDraft:
         self.changes: list[str] = []
 
     def given(self, name: str) -> bool:
-        """Whether the client sent it; ``null`` is not sending it."""
+        """Return true if the client sent it; ``null`` is not sending it."""
         return self.document.get(name) is not None
 
     def dropped(self, name: str) -> None:

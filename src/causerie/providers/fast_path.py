@@ -1,8 +1,8 @@
 """Replies as most are: one choice, its text, why it ended, its tokens.
 
-Judged in one pass of native code over the bytes. Whatever is not of this kind is
-not read here but by ``incoming``, which gives the same events. None of these is ever
-part of a circle, so nobody looks for one in them (``gc=False``).
+Judged in one pass of native code over the bytes. Chunks that are not of this kind are not read here
+but by ``incoming``, which gives the same events. None of these is ever part of a circle, so nobody
+looks for one in them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -99,5 +99,5 @@ def read_fast_path(body: bytes, separators: Separators | None) -> Read | None:
 
 
 def _has_more(told: FastUsage) -> bool:
-    """Whether the total counts more than prompt and completion."""
+    """Return true if the total counts more than prompt and completion."""
     return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens

@@ -1,6 +1,6 @@
 """The conversation as a server reads it: roles, earlier reasoning, ids and arguments of calls.
 
-What needs no change is passed on as it came, without a copy.
+Messages that need no change are passed on as they came, without a copy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _check_images(draft: RequestDraft) -> None:
 
 
 def _usual(message: Entry) -> bool:
-    """Whether every server reads it as it is."""
+    """Return true if every server reads the message as it is."""
     role = message.get("role")
     if role == "assistant":
         return (

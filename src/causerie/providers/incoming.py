@@ -1,8 +1,8 @@
 """A reply as it arrives, into events in the contract's order.
 
 Tolerant of what servers really send, and never losing text: an end of a choice
-is held back until the reply ends, because some servers say more after it. What
-is no reply at all is a failure of the upstream.
+is held back until the reply ends, because some servers say more after it. Anything
+that is no reply at all is a failure of the provider.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Incoming(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Whether every choice that was asked for has ended."""
+        """Return true if every choice that was asked for has ended."""
         for answer in self._answers.values():
             if not answer.finish:
                 return False
@@ -115,8 +115,7 @@ class Incoming(Struct, eq=False):
         self._end(events)
 
     def _note(self, chunk: ProviderChunk) -> None:
-        """What it tells in addition to its content; some servers put usage inside the only
-        choice."""
+        """Note the metadata of a chunk; some servers put usage inside the only choice."""
         usage = chunk.usage
         if usage is None and chunk.choices and self.request.n == 1:
             usage = chunk.choices[0].usage
@@ -158,7 +157,7 @@ class Incoming(Struct, eq=False):
         return answer
 
     def _started(self) -> str:
-        """What the client itself has started the answer with."""
+        """Return the beginning of the answer that the client itself sent."""
         return self.request.messages[-1].text if self.request.continue_final_message else ""
 
     def _end(self, events: list[Event]) -> None:

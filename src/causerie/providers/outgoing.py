@@ -1,12 +1,10 @@
-"""A request as an upstream gets it: the client's fields, changed only where it must be.
+"""Request to a provider: the client's fields, changed only where necessary.
 
-Three answers for what a server does not know, as everywhere: a hint is
-dropped, a parameter whose effect is relied on is refused, a field that neither
-the dialect nor the operator lists is dropped, or refused where the request is
-strict. What was dropped or rewritten is listed in
-``changes``; the model's name, and how the reply travels (``stream``,
-``stream_options``), are not, nor what the service does itself (``session_id``,
-hiding the reasoning).
+Three answers for what a server does not know, as everywhere: a hint is dropped, a parameter whose
+effect is relied on is refused, a field that neither the dialect nor the operator lists is dropped,
+or refused where the request is strict. Dropped and rewritten fields are listed in ``changes``; the
+model's name, and how the reply travels (``stream``, ``stream_options``), are not, nor what the
+service does itself (``session_id``, hiding the reasoning).
 """
 
 from __future__ import annotations
@@ -80,11 +78,11 @@ class Outgoing(Struct, frozen=True, gc=False):
 def outgoing(
     request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
 ) -> Outgoing:
-    """The body for an upstream that calls the model ``model``.
+    """Return the body for a provider that calls the model ``model``.
 
     With ``partial`` the reply is to go on after it. Raises
-    :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
-    cannot do.
+    :class:`InvalidRequest` (``unsupported_parameter``) for parameters that the
+    provider does not support.
     """
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
@@ -228,7 +226,7 @@ def _note_unheeded(draft: RequestDraft) -> None:
 
 
 def _note_rest(draft: RequestDraft) -> None:
-    """Whatever else is not as it was sent, because another field says the same."""
+    """Report the remaining fields that were changed because another field has the same meaning."""
     fields, document = draft.fields, draft.document
     told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
     for name, value in document.items():

@@ -52,7 +52,7 @@ class Overflow:
 
 
 def overflow(error: Mapping[str, object]) -> Overflow | None:
-    """What the error says of a prompt that does not fit; ``None`` where it is about others."""
+    """Read from the error why a prompt does not fit; ``None`` for errors about other things."""
     text = error.get("message")
     words = text[:_MAX_LENGTH] if isinstance(text, str) else ""
     marks = {str(error.get("code")), str(error.get("type"))}

@@ -1,8 +1,7 @@
-"""What of a server's words may be shown to our clients: one short line, without what is not theirs.
+"""Make a server's text safe to show to our clients: one short line, without private parts.
 
-Only words about the request itself are ever shown (see ``refusal``). Whatever
-looks like a credential, an address, a path or markup is taken out; what is
-left and too long is cut.
+Only text about the request itself is ever shown (see ``refusal``). Anything that looks like a
+credential, an address, a path or markup is removed; a rest that is too long is cut.
 """
 
 from __future__ import annotations

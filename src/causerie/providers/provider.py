@@ -49,16 +49,14 @@ class Post(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """In seconds, kept to a quarter of one; that of connecting is the client's.
-
-    ``first_token`` runs from a request to be streamed until the first content,
-    ``between_chunks`` from one piece of content to the next, where the provider streams its
-    reply, ``total`` until the end.
-    """
+    """Time limits, in seconds, kept to a quarter of one; that of connecting is the client's."""
 
     first_token: float = 120.0
+    """From a request to be streamed until the first content."""
     between_chunks: float = 60.0
+    """From one piece of content to the next, if the provider streams its reply."""
     total: float = 1800.0
+    """Until the end."""
 
 
 def failed(failure: TransportFailed) -> UpstreamFailed:
@@ -132,7 +130,7 @@ class Provider:
 
     @property
     def spares(self) -> bool:
-        """Whether a quarter of the places is free, at least one."""
+        """Return true if a quarter of the slots, and at least one, is free."""
         most, taken = self._max_concurrent, self.in_flight
         return most is None or (taken < most and (most - taken) * 4 >= most)
 
@@ -165,9 +163,10 @@ class Provider:
             return _ids(await response.read(_MAX_LIST_BYTES))
 
     async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
-        """Whether it answers; raises :class:`ServiceError` where it does not, or not to us.
+        """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
+        us.
 
-        What it answers does not matter: not every server has that path.
+        The content of the answer does not matter: not every server has that path.
         """
         async with self._get(path, seconds) as response:
             if response.status >= 500 or response.status in (401, 403, 429):

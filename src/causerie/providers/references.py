@@ -14,7 +14,7 @@ from causerie.errors import InvalidRequest
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DATA = frozenset({"const", "default", "enum", "example", "examples"})
-# How every such field looks in the encoded body, and one that leads to a place of its own schema.
+# The encoded form of every such field, and one that leads to a place of its own schema.
 _REFERENCE, _LOCAL = b'ef":"', b'ef":"#'
 _MOST_NODES = 20_000
 

@@ -1,4 +1,4 @@
-"""A refusal of an upstream, as an error of ours.
+"""Refusal of a provider, mapped to an error of ours.
 
 The status says whose fault it is. Of the request: our client gets it as 400,
 with what the server says about the request, made safe. Of our configuration
@@ -113,7 +113,7 @@ def failure_in_reply(error: object, *, started: bool) -> ServiceError:
 
 
 def said(body: bytes) -> str:
-    """What the server says in a body that refuses, made safe; nothing where it says nothing."""
+    """Return the server's message in an error body, made safe; empty if there is none."""
     return phrase(_error(body).get("message"))
 
 
@@ -173,7 +173,7 @@ def _fields(error: object) -> dict[str, Any]:
 
 
 def _faults(told: object) -> list[tuple[str, str]]:
-    """Where something is wrong and what, by a list in the form of a widespread validator."""
+    """Return places and messages of a list of errors in the form of a widespread validator."""
     found = []
     for fault in told if isinstance(told, list) else ():
         if isinstance(fault, dict) and isinstance(fault.get("msg"), str):

@@ -1,4 +1,4 @@
-"""A reply of an upstream under way: asked for, started, left.
+"""Running reply of a provider: requested, started, left.
 
 Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
 the connection is free again or closed at once, which ends the work on the other side. The
@@ -71,7 +71,7 @@ class ProviderReply:
 
     @property
     def fingerprint(self) -> str:
-        """What the server calls its engine and weights, else the dialect's name."""
+        """Return the server's name for its engine and weights, else the dialect's name."""
         named = None
         if self._fast_path is not None:
             named = self._fast_path[1]
@@ -218,7 +218,7 @@ class ProviderReply:
 
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
-    """Whether the body is a stream of events, by what was asked for where the type is odd."""
+    """Return true for a stream of events; an odd media type is judged by what was requested."""
     kind = response.media_type
     if kind == b"text/event-stream":
         return True

@@ -16,7 +16,7 @@ class Separator(Protocol):
         ...
 
     def finish(self) -> Sequence[ContentEvent]:
-        """What was held back, at the end of the content."""
+        """Return the events held back, at the end of the content."""
         ...
 
 
@@ -24,7 +24,7 @@ class Separators(Protocol):
     """Makes a separator for each choice that needs one."""
 
     def may_begin(self, text: str) -> bool:
-        """Whether content that begins like this may begin with reasoning."""
+        """Return true if content that begins like this may begin with reasoning."""
         ...
 
     def separator(self) -> Separator:

@@ -36,7 +36,7 @@ def write_shape(draft: RequestDraft) -> None:
 
 
 def _asked(draft: RequestDraft) -> tuple[Shape, str]:
-    """Which shape it is, and the parameter that asks for it."""
+    """Return the response format's shape, and the parameter that asks for it."""
     structured = draft.given("structured_outputs")
     match draft.request.output:
         case JsonObject():

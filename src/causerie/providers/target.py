@@ -40,9 +40,9 @@ class ProviderTarget:
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Whether the reply can go on here.
+        """Return true if this target can continue the reply.
 
-        Not inside a call, nor inside a shape: servers begin those anew.
+        It cannot inside a call, nor inside structured output: servers begin those anew.
         """
         if not (partial.text or partial.reasoning or partial.calls):
             return True
@@ -61,5 +61,5 @@ class ProviderTarget:
         return way.after_reasoning or not partial.reasoning
 
     async def check(self) -> None:
-        """Whether the provider answers; raises :class:`ServiceError`."""
+        """Check that the provider answers; raise :class:`ServiceError` if not."""
         await self.provider.check()

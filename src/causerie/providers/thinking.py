@@ -2,7 +2,7 @@
 
 The request was parsed already: contradictions are refused, and what several
 fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
-reasoning or not is decided by the service itself, so an upstream is never
+reasoning or not is decided by the service itself, so a provider is never
 asked to hide it: a reply that breaks could not be continued without it.
 """
 
@@ -205,7 +205,7 @@ def _write_budget(draft: RequestDraft) -> None:
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
     """``reasoning.max_tokens`` where only words are known: the greatest effort within it.
 
-    As on the well-known router. Whoever says ``thinking_token_budget`` relies on the number.
+    As on the well-known router. A client that sends ``thinking_token_budget`` relies on the number.
     """
     thinking, control = draft.request.thinking, draft.dialect.thinking
     graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED
@@ -220,7 +220,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    """Where there is no template to give them to, only what means thinking can be said."""
+    """Reject template arguments other than thinking: there is no template to read them."""
     kwargs = draft.document.get(_KWARGS)
     if not isinstance(kwargs, Mapping):
         return
@@ -243,7 +243,7 @@ def _switched_by(draft: RequestDraft) -> str:
 
 
 def _by_name(draft: RequestDraft) -> bool:
-    """Whether thinking was turned on by the name of the model alone (``:thinking``)."""
+    """Return true if only the name of the model (``:thinking``) turned thinking on."""
     sent = draft.document.get(_KWARGS)
     kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
     said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)

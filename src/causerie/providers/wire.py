@@ -166,7 +166,7 @@ def without_nan(data: bytes) -> bytes:
 
 
 def _leniently(data: bytes) -> ProviderChunk:
-    """What has other types than it should, converted."""
+    """Convert a chunk with wrong types to the right ones."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,1 +1,1 @@
-"""Which target answers, and what happens when one cannot."""
+"""Routing: the choice of a target, and failover."""

@@ -60,7 +60,7 @@ class Attempt(Struct, eq=False):
         return f"{self.target_state.name}: {self.failure or 'answered'}"
 
     def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
-        """What was lowered of ``request`` for the target, and what it has ``made`` of the rest."""
+        """Report limits lowered for the target, and the changes that it ``made`` to the rest."""
         sent = self.request
         if sent.min_tokens != request.min_tokens:
             made = (f"min_tokens lowered to {sent.min_tokens}", *made)

@@ -1,15 +1,14 @@
-"""Whether a target can be asked now.
+"""Circuit breaker of a target.
 
-Moved by failures to connect, time-outs and 5xx only: what a client did wrong
-says nothing about the target, and a target that is full is not broken. After
-``THRESHOLD`` failures in a row it is left alone for a while, longer each time
-that a request has tried it in vain; then one request tries it. The waits are
-spread by chance, so that several services do not come back together
-(exponential back-off with jitter). Only a whole reply makes failures forgotten:
-a target that begins every reply and breaks it off is broken too.
+Only failed connections, time-outs and 5xx count: a client's error says nothing about the target,
+and a target that is full is not broken. After ``THRESHOLD`` failures in a row the target gets no
+requests for a while, longer after each request that has tried it in vain; then one request tries
+it. The waits have random jitter, so that several services do not come back together (exponential
+back-off). Only a whole reply resets the failures: a target that begins every reply and breaks it
+off is broken too.
 
-One failure is enough for a target that has answered nothing lately. While an active check
-fails, the target stays down; no request tries it before a check has succeeded.
+One failure is enough for a target that has answered nothing lately. While an active check fails,
+the target stays down; no request tries it before a check has succeeded.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class CircuitBreaker:
         return "half_open" if self.open else "up"
 
     def admits(self) -> bool:
-        """Whether a request may be sent to it now."""
+        """Return true if a request may be sent to it now."""
         return self.well or self.state() in ("up", "half_open")
 
     def wait(self) -> float:

@@ -1,4 +1,4 @@
-"""What the ways of all requests over the same targets have in common."""
+"""Shared state of all requests over the same targets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from causerie.routing.target_state import TargetState
 
 
 class RetryBudget(Struct, frozen=True):
-    """What one request may cost, over all targets and before and after its first event.
+    """Bounds on one request, over all targets and before and after its first event.
 
-    ``attempts`` requests are sent; none is sent once ``seconds`` have gone by
-    in which nobody answered. ``wait_seconds`` of these may be spent waiting
-    until somebody can go on with a reply that broke off.
+    At most ``attempts`` requests are sent, and none after ``seconds`` without an answer.
+    ``wait_seconds`` of these may be spent waiting for a target that can continue a broken reply.
     """
 
     attempts: int = 4

@@ -1,4 +1,4 @@
-"""What of a reply has been passed on, so that another target can go on after it."""
+"""The part of a reply that was passed on, so that another target can continue it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MANY = 256  # batches that are kept as they are; more are put together, to be sm
 class Passed(Struct):
     """The events of one reply that went out, over all targets that made it.
 
-    What goes out is appended to ``batches``; once these are ``MANY`` they are to be put together.
+    Batches that are passed on are appended to ``batches``; once these are ``MANY`` they are to be
+    put together.
     """
 
     batches: list[Batch] = []
@@ -32,12 +33,12 @@ class Passed(Struct):
 
     @property
     def finished(self) -> int:
-        """How many choices have ended."""
+        """Return the number of choices that have ended."""
         return self.put_together().finished
 
     @property
     def finish(self) -> FinishReason | None:
-        """How the choice ended that ended last."""
+        """Return the finish reason of the choice that ended last."""
         for batch in reversed(self.batches):
             for event in reversed(batch):
                 if type(event) is Finished:
@@ -46,7 +47,7 @@ class Passed(Struct):
 
     @property
     def is_unsaid(self) -> bool:
-        """Whether nothing of it is answer: neither text nor calls nor an end."""
+        """Return true if none of it is answer: neither text nor calls nor an end."""
         together = self.put_together()
         return not (any(together.text) or together.calls or together.finished)
 

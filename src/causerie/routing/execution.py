@@ -25,7 +25,7 @@ _FIRST_PAUSE_SECONDS = 0.25
 
 
 class ReplyObserver(Protocol):
-    """Who is shown a reply."""
+    """Observer of a reply."""
 
     def see(self, batch: Batch) -> None:
         """This is passed on."""
@@ -53,18 +53,18 @@ class Execution(TargetSelector, eq=False):
     _told: Usage | None = None
 
     def begin(self) -> Awaitable[Attempt]:
-        """Who answers, its first content-bearing event at hand.
+        """Return the attempt that answers, with its first content-bearing event.
 
-        Raises what tells the client most where all have failed, or at once a failure that
-        no other could do better at.
+        Raises the most informative failure if all have failed, or at once a failure that no other
+        target could avoid.
         """
         return self.find(self.target_states())
 
     async def again(self, failure: ServiceError) -> Attempt:
-        """Who begins the reply anew, of those who have not failed; what was passed on is forgotten.
+        """Begin the reply anew at a target that has not failed; forget the part that was passed on.
 
-        For replies of which the client has been shown nothing. Raises ``failure``, which broke
-        the last one off, where nobody does.
+        For replies of which the client has been shown nothing. Raises ``failure``, which broke the
+        last one off, if no target answers.
         """
         failed = {one.target for one in self.tried if one.failure and one.failure != SLOWER}
         others = [
@@ -133,7 +133,7 @@ class Execution(TargetSelector, eq=False):
                 batch, upcoming = attempt.first, attempt.next
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Who goes on after what went out; the same one where only its end was missing."""
+        """Return an attempt that continues the reply; the same one if only its end was missing."""
         passed, request, told = self._passed, self.request, self.usage()
         ending: list[Event] = []
         if passed.finished < request.n:
@@ -165,9 +165,9 @@ class Execution(TargetSelector, eq=False):
         return batch
 
     async def _continued(self, broken: Attempt, failure: ServiceError) -> Attempt:
-        """Who goes on after what went out, or begins anew where none of it was shown.
+        """Return an attempt that continues the reply, or begins it anew if none of it was shown.
 
-        Raises ``failure`` where nobody does.
+        Raises ``failure`` if there is none.
         """
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
@@ -186,7 +186,7 @@ class Execution(TargetSelector, eq=False):
         return await self.again(failure)
 
     async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
-        """Who goes on after ``partial``; raises ``failure`` where nobody does."""
+        """Return an attempt that continues ``partial``; raise ``failure`` if there is none."""
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
@@ -205,7 +205,7 @@ class Execution(TargetSelector, eq=False):
         raise failure
 
     def _able(self, partial: Partial) -> list[TargetState]:
-        """Who can go on, those first that have not failed in this request."""
+        """Return the targets that can continue, with those that failed in this request last."""
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

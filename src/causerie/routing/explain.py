@@ -1,7 +1,7 @@
-"""Who would be asked if a request came now, and what gave each its place.
+"""Routing explanation: the targets of a request at this moment, and the reasons for their rank.
 
-The order itself is :func:`~causerie.routing.order.order`'s, as requests get it;
-nothing is asked, and no target stands otherwise afterwards.
+The order itself is :func:`~causerie.routing.order.order`'s, as requests get it; nothing is sent,
+and no target's state changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Asking providers whether they are there, in addition to the requests they get.
 
-A provider that is gone is found before a request does, and one that is back
-is tried at once. Where requests are answered nothing needs to be asked.
+A provider that is gone is found before a request does, and one that is back is tried at once. A
+target that answers requests needs no check.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class HealthChecker:
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
     """Ask once, and tell the targets; whether it is there.
 
-    Whatever it refuses us counts against it, for the question is our own. An
-    answer tells something new only after one that failed: a target may have
-    failed its requests while it went on answering questions like this.
+    A refusal of the check counts against it, for the question is our own. An answer tells something
+    new only after one that failed: a target may have failed its requests while it went on answering
+    questions like this.
     """
     try:
         await check.ask()

@@ -19,7 +19,7 @@ _BURST = 2.0
 
 
 class Hedges:
-    """How many second requests may still be sent: a share of all, and a few at the start."""
+    """Allowance of second requests: a share of all requests, and a few at the start."""
 
     __slots__ = ("_allowed",)
 
@@ -31,7 +31,7 @@ class Hedges:
         self._allowed = min(self._allowed + SHARE, _BURST)
 
     def spend(self) -> bool:
-        """Whether one may be sent now."""
+        """Use one of the allowance; return false if none is left."""
         if self._allowed < 1:
             return False
         self._allowed -= 1
@@ -39,7 +39,7 @@ class Hedges:
 
 
 class RaceResult(Struct, frozen=True):
-    """Who answered first, and who did not: with its failure, or ``None`` where it was slower."""
+    """Winner and losers of a race; a loser has its failure, or ``None`` if it was slower."""
 
     winner: Attempt | None
     losers: Sequence[tuple[Attempt, ServiceError | None]]

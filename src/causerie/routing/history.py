@@ -18,7 +18,7 @@ MOST = 96  # quarters of a day
 
 
 class Minute:
-    """How many requests were answered in a minute, by its number, and how many were not."""
+    """Counts of answered and failed requests in a minute, which has a number."""
 
     __slots__ = ("answered", "failed", "number")
 
@@ -44,7 +44,7 @@ class AvailabilityHistory:
     def begin(self, minute: Minute, now: float) -> float:
         """A minute begins now, by the steady clock; the seconds until its quarter ends.
 
-        Where the wall's clock was put back, the quarter goes on that is there.
+        If the wall's clock was put back, the present quarter goes on.
         """
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:
@@ -61,7 +61,7 @@ class AvailabilityHistory:
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
     def _time_bucket(self) -> TimeBucket:
-        """What the quarter that is going on was so far."""
+        """Return the time bucket of the current quarter of an hour, as it is so far."""
         return TimeBucket(
             start=self._number * QUARTER_SECONDS,
             answered=sum(minute.answered for minute in self._minutes),

@@ -1,7 +1,6 @@
-"""How fast a target has answered lately, and how often it has not, from the requests it got.
+"""Statistics of a target's requests: latency, speed and uptime.
 
-Percentiles are of up to half an hour, shares of answered requests are by the
-minute, for a day.
+Percentiles are of up to half an hour, shares of answered requests are by the minute, for a day.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class LatencyStats:
     def expected(self) -> float | None:
         """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
 
-        What is usual, or what the newest few have met, or how long somebody waits
-        already who began after all that were answered: whichever is most. So
-        one that has become slow is known as soon as it should have answered.
+        The largest of these is used: the usual time, that of the newest few, and the wait so far of
+        a request that began after all that were answered. So one that has become slow is known as
+        soon as it should have answered.
         """
         usual = self.first_token.percentiles()
         if usual is None:

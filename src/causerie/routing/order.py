@@ -67,7 +67,7 @@ def _group(
 def affinity_target(
     group: Sequence[Candidate], target_states: Mapping[str, TargetState], conversation: str
 ) -> Candidate | None:
-    """Where the conversation belongs; the next place where that one has its fill."""
+    """Return the conversation's target, or the next one if that has its share of requests."""
     total = sum(target_states[one.name].in_flight for one in group) + 1
     weights = sum(one.weight for one in group)
     for candidate in preferred(group, conversation):
@@ -78,7 +78,7 @@ def affinity_target(
 
 
 def preferred(group: Sequence[Candidate], conversation: str) -> list[Candidate]:
-    """Where the conversation belongs first, second and so on, by weight and whatever the load."""
+    """Return the candidates in the conversation's order of preference, by weight without load."""
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     return sorted(group, key=lambda one: _distance(one, key))
 
@@ -90,7 +90,7 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """What names a conversation: its session, its cache key, else how it opens."""
+    """Return the key of a conversation: its session, its cache key, or its opening."""
     if request.session_id is not None:
         return request.session_id
     if request.cache_key is not None:

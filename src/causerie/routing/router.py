@@ -25,7 +25,7 @@ _BUDGET = RetryBudget()
 
 
 class Router:
-    """All targets. What was learnt of one stays when the targets are replaced."""
+    """All targets. Measurements of one stay when the targets are replaced."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Router:
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
-        """Who would be asked now, the first in front, and why; nobody is asked."""
+        """Return the targets in the order for a request now, with reasons; nothing is sent."""
         return explain(candidates, self._context.target_states, request)
 
     def target_state(self, name: str) -> TargetState | None:
@@ -109,7 +109,7 @@ class Router:
         return self._context.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
-        """How the target of that name stands, with what was measured of it."""
+        """Return the state of the target with that name, with its measurements."""
         target_state = self._context.target_states.get(name)
         return target_state.target_stats() if target_state is not None else None
 
@@ -119,5 +119,5 @@ class Router:
         return target_state.latency_stats.history.day() if target_state is not None else ()
 
     def status(self) -> list[TargetStatus]:
-        """How every target stands."""
+        """Return the state of every target."""
         return [target_state.status() for target_state in self._context.target_states.values()]

@@ -1,4 +1,4 @@
-"""What routing asks of a target: to answer, and to go on after what another one has said."""
+"""Interface of a target: answer, and continue the partial reply of another target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TargetReply(Protocol):
 
 
 class Silence:
-    """What has been answered by those who have not answered."""
+    """The empty reply of a target that has not answered."""
 
     fingerprint = ""
     changes: Sequence[str] = ()
@@ -63,7 +63,7 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """Whatever can answer a chat request."""
+    """A server or model that can answer a chat request."""
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
@@ -78,7 +78,7 @@ class Target(Protocol):
         ...
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Whether this target can go on after ``partial``."""
+        """Return true if this target can continue ``partial``."""
         ...
 
 
@@ -90,7 +90,7 @@ class QueuePlace(Protocol):
 
 
 class AdmissionQueue(Protocol):
-    """Who may start now, who waits, and who is sent away."""
+    """Admission of requests: start, wait, or be refused."""
 
     def enter(self, places: int) -> AbstractAsyncContextManager[QueuePlace]:
         """Hold places while the block runs; raises ``Overloaded`` where there are none."""

@@ -59,18 +59,18 @@ class TargetSelector(Struct, eq=False):
 
     @property
     def routed_seconds(self) -> float:
-        """How long it took to come to who answers, by way of those who did not."""
+        """Return the time that attempts at other targets took before the one that answers."""
         if self.attempt is None or len(self.tried) == 1:
             return 0.0
         return self.attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
-        """Whether the budget is used up."""
+        """Return true if the budget is used up."""
         return self._left < 1 or self._seconds >= self.context.budget.seconds
 
     @property
     def _left(self) -> int:
-        """How many requests may still be sent."""
+        """Return the number of requests that may still be sent."""
         return self.context.budget.attempts - len(self.tried) + self.uncounted
 
     def waited(self, seconds: float) -> None:
@@ -78,22 +78,22 @@ class TargetSelector(Struct, eq=False):
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        """Who answered has broken off."""
+        """Record that the target which answered has broken off."""
         self._seconds += attempt.began - attempt.started
         attempt.failure = failure.code
 
     def target_states(self) -> Sequence[TargetState]:
-        """Who may be asked now, in this order."""
+        """Return the targets that may be asked now, in order."""
         context = self.context
         return order(self.candidates, context.target_states, self.request, context.chance)
 
     async def find(
         self, target_states: Sequence[TargetState], partial: Partial | None = None
     ) -> Attempt:
-        """Who answers, the ``attempt`` from now on, its first content-bearing event at hand.
+        """Return the attempt that answers, now ``attempt``, with its first content-bearing event.
 
-        Raises a failure at once that no other could do better at, else what
-        tells the client most when all have failed.
+        Raises at once a failure that no other target could avoid, else the most informative one
+        when all have failed.
         """
         hopeless = False
         failures: dict[TargetState, ServiceError] = {}
@@ -200,7 +200,7 @@ class TargetSelector(Struct, eq=False):
         *,
         hopeless: bool,
     ) -> ServiceError:
-        """What the client is told when nobody answers."""
+        """Return the error for the client when no target answers."""
         telling = [one for one in failures if not _unable(one)]
         failure = telling[-1] if telling else next(iter(failures), None)
         rests = {
@@ -253,11 +253,11 @@ def _raise_last_word(failures: Iterable[ServiceError]) -> None:
 
 
 def _elsewhere(failure: ServiceError) -> bool:
-    """Whether another target may do better: not where the request itself is wrong."""
+    """Return true if another target may do better: not for an error in the request itself."""
     of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
     return isinstance(failure, of_the_target) or _unable(failure)
 
 
 def _unable(failure: ServiceError) -> bool:
-    """Whether a target only lacks a parameter or the context, which another one may have."""
+    """Return true if a target only lacks a parameter or the context, which another may have."""
     return failure.code in _OF_THE_TARGET

@@ -22,10 +22,10 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
 class TargetStatus(Struct, frozen=True):
-    """How a target stands; ``wait_seconds`` until it is asked again.
+    """State of a target; ``wait_seconds`` until it is asked again.
 
-    ``answered`` counts the requests that it began to answer, ``failed`` by their codes those
-    that failed there, both since it was made.
+    ``answered`` counts the requests that it began to answer, ``failed`` by their codes those that
+    failed there, both since it was made.
     """
 
     name: str
@@ -85,7 +85,7 @@ class TargetState:
 
     @property
     def proven(self) -> bool:
-        """Whether it has answered a request in the last minutes."""
+        """Return true if it has answered a request in the last minutes."""
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
@@ -117,7 +117,7 @@ class TargetState:
         return state
 
     def status(self) -> TargetStatus:
-        """How it stands now."""
+        """Return its current state."""
         breaker = self.breaker
         return TargetStatus(
             name=self.name,
@@ -131,7 +131,7 @@ class TargetState:
         )
 
     def target_stats(self) -> TargetStats:
-        """How it stands now, with what was measured."""
+        """Return its current state, with measurements."""
         latency_stats = self.latency_stats
         return TargetStats(
             up=self.state() == "up",
@@ -154,11 +154,11 @@ def wait_of(failure: ServiceError) -> float:
 
 
 def _is_bound_of_ours(failure: ServiceError) -> bool:
-    """Whether we sent the request away ourselves, which is known anew for the next at once."""
+    """Return true if we refused the request ourselves, which is checked anew for the next one."""
     return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
 
 
 def _is_refusal(failure: ServiceError) -> bool:
-    """Whether the target said no, by a status below 500; 408 says that it was too slow."""
+    """Return true if the target refused with a status below 500; 408 means that it was too slow."""
     status = failure.metadata.get("upstream_status")
     return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"

@@ -1,8 +1,8 @@
 """The sockets of one event loop: what they send leaves together, dense traffic is awaited awake.
 
-A write wakes whoever waits for it. Where that process sleeps on a core of its own, waking it costs
-several times what the write does, on a virtual machine up to 20 µs; but of what is written in a row
-only the first piece pays. So an answer is held while there is other input to be handled, which
+A write wakes whoever waits for it. If that process sleeps on a core of its own, waking it costs
+several times the price of the write, on a virtual machine up to 20 µs; but of what is written in a
+row only the first piece pays. So an answer is held while there is other input to be handled, which
 takes microseconds, and a lone one is not held. For the same reason it is dearer to fall asleep and
 be woken than to look again, where the next piece is about to come: busy polling, as the poller of
 HAProxy and the idle loop of the kernel have it. It ends when nothing has come for a while.
@@ -22,10 +22,10 @@ _LARGE = 16 * 1024  # bytes: such a piece costs more than waking, and is not kep
 
 
 class Traffic:
-    """What comes and goes on the connections of one event loop.
+    """Reads and writes on the connections of one event loop.
 
-    ``busy_poll_seconds``: how long after the last piece, one that came or one that went, the next
-    one is awaited awake, if that one had come as soon after the one before it; 0 always sleeps.
+    ``busy_poll_seconds`` is the time after the last read or write for which the next read is
+    awaited without sleeping, if the last one followed its predecessor as soon; 0 always sleeps.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Traffic:
 
     @property
     def awake(self) -> bool:
-        """Whether the loop looks for input again and again, and does not sleep."""
+        """Return true while the loop polls for input and does not sleep."""
         return self._awake
 
     def came(self, *, near: bool = False) -> None:
@@ -75,7 +75,7 @@ class Traffic:
         return any(held is transport for held, _ in self._held)
 
     def flush(self) -> None:
-        """Write what is held. What was for a connection that has been closed is dropped."""
+        """Write what is held. Data for a connection that has been closed is dropped."""
         held, self._held = self._held, []
         for transport, data in held:
             if not transport.is_closing():
@@ -86,7 +86,7 @@ class Traffic:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """What the loop has read is handled from here on; what came before that has been."""
+        """Begin a turn: earlier reads are handled, and those of the last turn are from here on."""
         self._turns = False
         self._unanswered, self._came = self._came, 0
         if self._held:

@@ -1,8 +1,8 @@
-"""What the operator decided: one frozen tree, read from one file, flags and the environment.
+"""The operator's settings: one frozen tree, read from one file, flags and the environment.
 
-The only room that reads configuration files and environment variables. It
-knows the shape and the limits of the values; what they mean to an engine, a
-door or a log is the business of whoever gets them from the composition root.
+The only room that reads configuration files and environment variables. It knows the shape and the
+limits of the values; the composition root hands them to an engine, a door or a log, which know
+their meaning.
 """
 
 from __future__ import annotations

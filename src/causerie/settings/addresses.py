@@ -54,7 +54,7 @@ def names(settings: Settings) -> tuple[str, ...]:
 
 
 def has_accounts(settings: Settings) -> bool:
-    """Whether a door takes the keys that people make in the console."""
+    """Return true if a door takes the keys that people create in the console."""
     return any(door_address.door.keys == "accounts" for door_address in door_addresses(settings))
 
 

@@ -29,7 +29,7 @@ class AliasTarget(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What routing, headers and logs call it."""
+        """Return the name of the target in routing, headers and logs."""
         return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 

@@ -58,7 +58,7 @@ class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What routing, headers and logs call it."""
+        """Return the name of the endpoint in routing, headers and logs."""
         return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 
@@ -99,7 +99,7 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class FreeSettings(Struct, frozen=True, kw_only=True):
-    """How much of the `:free` models each account has, all of them together."""
+    """Limits of each account on the `:free` models, all of them together."""
 
     requests_per_minute: Annotated[Count, Meta(description="Requests per minute.")] = 20
     concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4

@@ -1,4 +1,4 @@
-"""What must hold of the router's catalog: endpoints that are there, and free ones that are free."""
+"""Rules for the router's catalog: its endpoints exist, and free ones are free."""
 
 from __future__ import annotations
 

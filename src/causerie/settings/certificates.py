@@ -1,4 +1,4 @@
-"""Whether files of certificates that settings name can be used."""
+"""Check of certificate files that settings name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def wrong_certificates(file: str | None) -> str | None:
-    """What is wrong with a file of certificates to trust; ``None``: nothing, or none is named."""
+    """Return the problem with a file of trusted certificates; ``None`` if it is fine or unset."""
     if file is None:
         return None
     if not Path(file).is_file():

@@ -1,7 +1,7 @@
 """Secrets that the configuration names, read where they are found: variable, file or command.
 
-Read at the start and at each reload, never written anywhere. What went wrong
-is told without a word of what was read.
+Read at the start and at each reload, never written anywhere. Errors are reported without a word of
+the secret.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _BY_SECTION = ("store", "models")  # other secrets are told apart by the names o
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets of providers, and of identity providers (``clients``), by their names.
-
-    ``models`` are the keys of servers that others run, by the ids of our models;
-    ``store`` are the keys of the database, in their order; ``mail`` is the password of the
-    mail server.
-    """
+    """Secrets that the settings name, read."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of providers, by their names."""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of identity providers, by their names."""
     store: tuple[str, ...] = field(default=(), repr=False)
+    """Keys of the database, in their order."""
     models: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys of servers that others run, by the ids of our models."""
     mail: str | None = field(default=None, repr=False)
+    """Password of the mail server."""
 
 
 NO_CREDENTIALS = Credentials()
@@ -141,7 +141,7 @@ def _of_file(file: Path) -> str:
 
 
 def _of_command(command: tuple[str, ...]) -> str:
-    """What it prints; what it says on stderr is not shown, for it may hold the secret."""
+    """Return the output of the command; its stderr is not shown, for it may hold the secret."""
     try:
         ended = subprocess.run(
             command,

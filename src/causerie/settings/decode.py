@@ -128,7 +128,7 @@ class SettingsDecoder:
 
 
 def secret_places(bare: Any) -> Any:
-    """What a list of places of secrets holds; ``None`` for any other type."""
+    """Return the type of the items of a list of secrets' places; ``None`` for any other type."""
     args = get_args(bare) if get_origin(bare) is tuple else ()
     return args[0] if args and "inline" in extras(args[0]) else None
 
@@ -144,7 +144,7 @@ def shown(value: object) -> str:
 
 
 def names_user(text: str) -> bool:
-    """Whether an address in it has a user, and so perhaps a password."""
+    """Return true if an address in the text has a user, and so perhaps a password."""
     return _USER.search(text) is not None
 
 
@@ -173,22 +173,23 @@ def metas(kind: Any) -> list[msgspec.Meta]:
 
 
 def extras(kind: Any) -> dict[str, Any]:
-    """What the tree says about a setting in addition to its type.
+    """Return the notes of the tree on a setting in addition to its type.
 
-    ``variable`` is one of other programs that is read too, ``words`` are what it takes,
-    ``inline`` is said where a secret itself stands there; with ``secret`` and ``digest``
-    what stands there is not shown, or not where it is wrong.
+    - ``variable``: a variable of other programs that is read too.
+    - ``words``: the accepted values, as text.
+    - ``inline``: a secret itself may be the value.
+    - ``secret``, ``digest``: the value is never shown, or not if it is wrong.
     """
     return {key: value for meta in metas(kind) for key, value in (meta.extra or {}).items()}
 
 
 def is_secret(kind: Any) -> bool:
-    """Whether the value must not be shown."""
+    """Return true if the value must not be shown."""
     return bool(extras(kind).get("secret"))
 
 
 def _may_be_secret(kind: Any) -> bool:
-    """Whether what stands there wrongly may be a secret, also where a right value is none."""
+    """Return true if a wrong value may be a secret, also where a right value is none."""
     if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
         return True
     bare = plain(kind)
@@ -196,7 +197,7 @@ def _may_be_secret(kind: Any) -> bool:
 
 
 def describe(kind: Any) -> str:
-    """What a setting of this type takes, in words."""
+    """Return the values that a setting of this type takes, as text."""
     limits = metas(kind)
     bare = plain(kind)
     words = extras(kind).get("words")

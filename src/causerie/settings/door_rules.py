@@ -1,4 +1,4 @@
-"""What must hold of doors: no addresses that collide, models that are there, openness stated."""
+"""Rules for doors: no addresses that collide, models that exist, openness stated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
-    """What lets everybody in at the address without saying so."""
+    """Yield the doors that admit everybody at the address without stating so."""
     unsaid = [way.door.name for way in door_addresses(settings) if way.door.keys is None]
     if unsaid and not is_loopback(host):
         words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
@@ -60,7 +60,7 @@ def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return true if only this machine can reach the address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

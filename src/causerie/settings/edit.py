@@ -1,8 +1,7 @@
 """A table put into a configuration file that people write, with all else left as it is.
 
-Comments, order and spacing of the rest stay. What comes out is read again and
-must hold exactly what was there and what was asked for; otherwise nothing is
-changed.
+Comments, order and spacing of the rest stay. The result is read again and must hold exactly the
+former values and the requested ones; otherwise nothing is changed.
 """
 
 from __future__ import annotations

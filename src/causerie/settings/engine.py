@@ -13,7 +13,7 @@ KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
 class LlamaCpp(Struct, frozen=True, kw_only=True):
-    """Options of the embedded llama.cpp engine. What is unset is chosen from the machine."""
+    """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
     context: Annotated[
         Count | None, Meta(description="Tokens that prompt and output of one request may have.")
@@ -41,7 +41,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 class Vllm(Struct, frozen=True, kw_only=True):
     """Options of vLLM, which is installed apart, or which others run.
 
-    What is unset is vLLM's own choice.
+    Unset values are vLLM's own choice.
     """
 
     address: Annotated[

@@ -43,17 +43,17 @@ def expanded(path: str) -> Path:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Where weights are kept by default: ``causerie`` in the user's cache folder."""
+    """Return the default folder of weights: ``causerie`` in the user's cache folder."""
     return _base(environ, "XDG_CACHE_HOME", "~/.cache") / "causerie"
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
-    """Where what must not be lost is kept by default: ``causerie`` in the user's data folder."""
+    """Return the default folder of data to keep: ``causerie`` in the user's data folder."""
     return _base(environ, "XDG_DATA_HOME", "~/.local/share") / "causerie"
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
-    """Where a running service is found by other commands of the same user."""
+    """Return the folder through which the user's other commands find a running service."""
     base = environ.get("XDG_RUNTIME_DIR", "")
     if Path(base).is_absolute():
         return Path(base) / "causerie"

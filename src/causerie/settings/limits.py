@@ -10,7 +10,7 @@ from causerie.settings.values import Count
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
-    """How much something is used at most, over all who use it."""
+    """Limits on use, over all callers."""
 
     requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None
     tokens_per_minute: Annotated[

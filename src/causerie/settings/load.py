@@ -56,7 +56,7 @@ class Loaded:
 
     @property
     def blank(self) -> bool:
-        """Whether no file sets anything."""
+        """Return true if no file sets anything."""
         return not any(origin.startswith("line ") for origin in self.origins.values())
 
     def where(self, path: KeyPath) -> str:
@@ -218,7 +218,7 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
 
 
 def _put_gateway(values: dict[str, Any]) -> None:
-    """What is there by default where the file has aliases or a catalog: their doors first."""
+    """Add the default doors of a file with aliases or a catalog: gateway and router first."""
     if not values.get("aliases") and not values.get("catalog"):
         return
     models = values.setdefault("models", [])
@@ -229,7 +229,7 @@ def _put_gateway(values: dict[str, Any]) -> None:
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
-    """Whether the file has the key."""
+    """Return true if the file has the key."""
     table: Any = values
     for part in path:
         if not isinstance(table, Mapping) or part not in table:

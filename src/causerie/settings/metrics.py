@@ -1,4 +1,4 @@
-"""Where metrics are read, and by whom."""
+"""Address and keys of the metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Listen = Annotated[
 
 
 class Metrics(Struct, frozen=True, kw_only=True):
-    """Where `/metrics` is read, and by whom."""
+    """Address and keys of `/metrics`."""
 
     listen: Annotated[
         _Listen | None,

@@ -1,4 +1,4 @@
-"""What the use of a model costs."""
+"""Price of a model's tokens."""
 
 from __future__ import annotations
 

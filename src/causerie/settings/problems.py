@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where it stands, and what would be right.
+"""Errors of a configuration: their place, and the right form.
 
 Knows no particular setting.
 """
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. ``where`` is a file and line, a variable or a flag;
-    ``key`` is dotted; ``advice`` says what is wrong and what would be right."""
+    """One error in a configuration."""
 
     where: str
+    """A file and line, a variable or a flag."""
     key: str
+    """Dotted name of the setting."""
     advice: str
+    """The error, and the right form."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.key, self.advice) if part)

@@ -22,7 +22,7 @@ from causerie.settings.values import (
 
 
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
-    """How long a provider is waited for, in seconds; to a quarter of one but for `connect`."""
+    """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
 
     connect: Annotated[
         Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
@@ -38,7 +38,7 @@ class TimeoutSettings(Struct, frozen=True, kw_only=True):
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
-    """How the certificate of the other side is checked, and which one we show."""
+    """Certificates: how the other side's is checked, and the one that we show."""
 
     ca_file: Annotated[
         Text | None,
@@ -61,7 +61,7 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
 
 
 class HealthCheckSettings(Struct, frozen=True, kw_only=True):
-    """How the provider is asked whether it is there, in addition to the requests it gets."""
+    """Health check of the provider, in addition to the requests it gets."""
 
     path: Annotated[
         Annotated[
@@ -82,9 +82,9 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class ProviderModelSettings(Struct, frozen=True, kw_only=True):
-    """What one model there can do, as `causerie probe --write` found it.
+    """Capabilities of one model there, as `causerie probe --write` found them.
 
-    What is unset is not known, and requests that use it are let through.
+    Unset values are not known, and requests that use them are let through.
     """
 
     id: Annotated[Text, Meta(description="Id of the model at the provider.")]

@@ -1,4 +1,4 @@
-"""What must hold of providers and aliases: addresses, secrets, and targets that are there."""
+"""Rules for providers and aliases: addresses, secrets, and targets that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of servers that others run: their addresses, secrets and certificates."""
+"""Rules for servers that others run: their addresses, secrets and certificates."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What holds between settings: names that meet, addresses that collide, open doors.
+"""Rules between settings: names that clash, addresses that collide, open doors.
 
-Each rule says what is wrong with a tree whose values are each fine alone.
+Each rule names the error in a tree whose values are each fine alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows from other settings: absolute paths, keys of doors and models that set none.
+"""Values derived from other settings: absolute paths, keys of doors and models that set none.
 
 Files that settings name are relative to the folder of the configuration file.
 """

@@ -59,7 +59,7 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
 
 
 def shared_rules(shared: SharedSettings) -> Iterator[Broken]:
-    """What is wrong with the certificates."""
+    """Yield the errors in the certificates."""
     at: KeyPath = ("shared", "ca_file")
     if (wrong := wrong_certificates(shared.ca_file)) is not None:
         yield Broken(at, wrong)

@@ -1,4 +1,4 @@
-"""Where people, keys and usage are kept, and what people see of it."""
+"""Storage of people, keys and usage, and people's view of it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
 
 
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
-    """What is wrong with the keys of the database."""
+    """Yield the errors in the keys of the database."""
     at: KeyPath = ("store", "secret_keys")
     for index, secret in enumerate(store.secret_keys):
         places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]

@@ -41,7 +41,7 @@ from causerie.settings.values import (
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """Where the service listens, and what it accepts."""
+    """Address that the service listens on, and its bounds on requests."""
 
     host: Annotated[
         Text, Meta(description="Address to listen on. Beyond this machine, `keys` must be set.")
@@ -184,7 +184,7 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """What happens to requests while every slot of the model is busy."""
+    """Requests that wait while every slot of the model is busy."""
 
     max_waiting: Annotated[
         Natural, Meta(description="Most requests that wait; the next gets status 503 at once.")
@@ -293,7 +293,7 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
 
 
 class WeightsSettings(Struct, frozen=True, kw_only=True):
-    """Where weights come from, and where they are kept."""
+    """Source of weights, and the folder that keeps them."""
 
     cache: Annotated[
         Text | None,
@@ -327,7 +327,7 @@ class WeightsSettings(Struct, frozen=True, kw_only=True):
 
 
 class LoggingSettings(Struct, frozen=True, kw_only=True):
-    """What is written about requests: never their contents."""
+    """Log lines about requests: never their contents."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least weight of a line.")

@@ -1,6 +1,6 @@
-"""What single settings take: names, sizes, addresses, times, and words for each.
+"""Types of single settings: names, sizes, addresses, times, and a description of each.
 
-Nothing here knows which setting takes what.
+Nothing here knows which setting takes which type.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ VariableName = Annotated[
 
 
 class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a secret is found; one of the three is set."""
+    """Place of a secret; one of the three is set."""
 
     env: VariableName | None = None
     file: Text | None = None

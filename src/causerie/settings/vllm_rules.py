@@ -1,4 +1,4 @@
-"""What must hold of vLLM's options: those of starting one, and those of one that others run."""
+"""Rules for vLLM's options: for one that is started, and for one that others run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
 from causerie.settings.reach_rules import address_rules, secret_rules, tls_rules
 
-# Where it listens, who may speak to it, and what this service counts on.
+# Options for its address, its callers, and others that this service relies on.
 _OURS = frozenset(
     ("--host", "--port", "--uds", "--api-key", "--served-model-name", "--root-path", "--config",
      "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",

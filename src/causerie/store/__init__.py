@@ -1,5 +1,5 @@
-"""What lasts: tables, migrations and queries. The only room that knows SQL.
+"""Durable data: tables, migrations and queries. The only room that knows SQL.
 
-It implements what ``accounts`` and ``metering`` declare that they need, and
-decides nothing: neither who may do what, nor what a request costs.
+It implements the interfaces that ``accounts`` and ``metering`` declare, and decides nothing:
+neither permissions nor prices.
 """

@@ -123,9 +123,9 @@ class Database:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What drivers raise where the database is not there, as our own failure, without its words.
+    """Map errors of drivers without a usable database to our own, without their text.
 
-    Such words name hosts, users and statements. A cancelled caller stays cancelled.
+    Their text names hosts, users and statements. A cancelled caller stays cancelled.
     """
     try:
         yield
@@ -192,8 +192,8 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
 async def _with_a_log(driver: aiosqlite.Connection) -> None:
     """Have the file write ahead to a log.
 
-    Where several connections change a new file to that at once, SQLite tells
-    all but one that it is locked, at once: its own patience is not for this.
+    If several connections change a new file to that at once, SQLite tells all but one that it is
+    locked, at once: its own patience is not for this.
     """
     ends = monotonic() + _BUSY_SECONDS
     while True:

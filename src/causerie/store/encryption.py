@@ -1,7 +1,7 @@
 """Seals what is not sealed with the first key yet: after an update, or after a key was added.
 
-Runs when the service starts. What stood there before is overwritten in the
-file, not only marked as free.
+Runs when the service starts. The former values are overwritten in the file, not only marked as
+free.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from causerie.store.tables import totp
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
-    """How many secrets were sealed anew.
+    """Return the number of secrets that were sealed anew.
 
-    Raises :class:`WrongKey` where there is one that no key opens; nothing has
-    changed then. And :class:`~causerie.errors.StoreUnavailable`.
+    Raises :class:`WrongKey` if no key opens one of them; nothing has changed then. Also raises
+    :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.reading() as connection:
         if not await _stale(connection, cipher):
@@ -39,7 +39,7 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
 
 
 def purpose(user_id: str) -> str:
-    """What a two-factor secret is sealed for."""
+    """Return the purpose that a two-factor secret is sealed for."""
     return f"totp:{user_id}"
 
 

@@ -155,9 +155,10 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
 
 
 def _timed(by: By) -> ColumnElement[Any]:
-    """What times are told apart by; nothing where keys and people were not kept yet.
+    """Return the group of times; null for those kept before keys and people were.
 
-    Whatever a project is charged for has a key or a person; without a project there may be neither.
+    Everything that a project is charged for has a key or a person; without a project there may be
+    neither.
     """
     table = usage_first_token
     column = table.c[_name(by)]

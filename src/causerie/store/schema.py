@@ -46,7 +46,7 @@ async def revision(database: Database) -> str | None:
 
 
 async def differences(database: Database) -> list[str]:
-    """Where the tables that are there differ from those that the queries know; for tests."""
+    """Return the differences between existing tables and those that the queries know; for tests."""
     async with database.writing() as connection:
         return await connection.run_sync(_differences)
 

@@ -1,8 +1,8 @@
-"""Which certificates of a database are trusted, as its address says in the words of PostgreSQL.
+"""Trusted certificates of a database, set in its URL with PostgreSQL's parameters.
 
-``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean what they mean to libpq
-(PostgreSQL, section 34.1.2), but that without ``sslrootcert`` the system's certificates are
-trusted, and that files are not looked for where they are not named.
+``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean the same as for libpq (PostgreSQL,
+section 34.1.2), with two exceptions: without ``sslrootcert`` the system's certificates are trusted,
+and no default files are searched for.
 """
 
 from __future__ import annotations

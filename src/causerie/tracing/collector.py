@@ -1,7 +1,7 @@
-"""Where spans go: a collector that speaks OTLP over HTTP, asked in a thread of its own.
+"""Export of spans to a collector over OTLP/HTTP, in a thread of its own.
 
-A request waits for no collector: spans are queued, sent together, and dropped
-where the queue is full.
+No request waits for a collector: spans are queued, sent together, and dropped when the queue is
+full.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Collector:
 
 @asynccontextmanager
 async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
-    """What makes spans; at the end what is queued is sent, where that takes a few seconds only."""
+    """Yield the tracer; at the end send the queued spans, for a few seconds at most."""
     provider = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(collector.share)),
         resource=_resource(),
@@ -55,7 +55,7 @@ async def tracer(collector: Collector) -> AsyncIterator[Tracer]:
 
 
 def _resource() -> Resource:
-    """Who speaks; an operator's own name for the service wins."""
+    """Return the resource of this service; an operator's own name for the service wins."""
     ours = {"service.name": "causerie", "service.version": __version__}
     said = OTELResourceDetector().detect().attributes
     return Resource.create({name: value for name, value in ours.items() if name not in said})

@@ -1,4 +1,4 @@
-"""Where requests go: a base URL, taken apart once."""
+"""Destination of requests: a base URL, parsed once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """What the ``Host`` header says."""
+        """Return the value of the ``Host`` header."""
         usual = 443 if self.tls else 80
         return self._name if self.port == usual else self.place
 

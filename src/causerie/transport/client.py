@@ -28,23 +28,21 @@ Asked = Callable[[HttpResponse], None]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How an address is reached.
-
-    At most ``max_connections`` are open, more requests wait for one; idle ones
-    are closed after ``idle_seconds``, with 0 after every response.
-    ``server_name`` is the name that the certificate must have, where it is not
-    the host's; ``tls`` ``None`` trusts what the system trusts. ``proxy`` is the
-    address of an HTTP proxy. ``socket`` is the path of the Unix socket at which
-    the server listens; nothing is sent to host and port of the address then.
-    """
+    """Options of the connections to an address."""
 
     tls: ssl.SSLContext | None = None
+    """``None``: trust the certificates that the system trusts."""
     server_name: str | None = None
+    """Name that the certificate must have, if it is not the host's."""
     proxy: str | None = field(default=None, repr=False)
+    """Address of an HTTP proxy."""
     connect_seconds: float = 5.0
     max_connections: int = 1024
+    """Limit on open connections; further requests wait for one."""
     idle_seconds: float = 30.0
+    """Idle connections are closed after this time; with 0 after every response."""
     socket: str | None = None
+    """Path of the server's Unix socket; nothing is sent to host and port of the address then."""
 
 
 class HttpClient:
@@ -100,8 +98,8 @@ class HttpClient:
     ) -> Coroutine[None, None, HttpResponse]:
         """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
 
-        What is sent is not kept until there is an answer, so that :class:`Stale` is for the
-        caller to mend. ``asked`` gets the response once the request is on its way.
+        The body is not kept until there is an answer, so that :class:`Stale` is for the caller to
+        handle. ``asked`` gets the response once the request is on its way.
         """
         if body is None:
             return self._sent(head + b"\r\n", due, asked, anew=anew)
@@ -167,7 +165,7 @@ class HttpClient:
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
-    # What connections call.
+    # Called by connections.
 
     def idle(self, connection: ClientConnection) -> None:
         if not self._keeps:

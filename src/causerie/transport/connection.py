@@ -44,13 +44,13 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether no request can be sent on it."""
+        """Return true if no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
 
     async def unsent(self) -> bool:
         """Return whether a part of the request stays here, as the other side takes no more now.
 
-        What only waits for the end of a turn of the event loop is written then, also where the
+        Data that only waits for the end of a turn of the event loop is written then, also if the
         connection is closed in that turn, so turns are waited for.
         """
         for _ in range(_TURNS):
@@ -80,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
             self._traffic.send(transport, request)
         return response
 
-    # What responses call.
+    # Called by responses.
 
     def pause(self) -> None:
         if self._transport is not None:
@@ -116,7 +116,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -154,7 +154,7 @@ class ClientConnection(asyncio.Protocol):
             self._break("closed", "closed the connection before its response was complete")
         self._home.gone(self)
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self._response is None:
@@ -197,6 +197,6 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _framed(response: HttpResponse) -> bool:
-    """Whether the end of the body does not need the end of the connection."""
+    """Return true if the end of the body does not depend on the end of the connection."""
     headers = response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()

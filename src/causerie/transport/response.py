@@ -19,19 +19,21 @@ _NEVER = float("inf")
 
 
 class HttpResponse(Struct, eq=False):
-    """``head`` is done when ``status`` is there, 0 until then, and the headers are.
-
-    ``due`` is when it must be complete, on the monotonic clock and to a quarter of a
-    second; infinite where nobody says so. ``opening`` is what came until the head was whole.
-    """
+    """A response, as it arrives."""
 
     _source: ClientConnection
     due: float
+    """Deadline of the whole response, on the monotonic clock and to a quarter of a second; infinite
+    without one.
+    """
     head: asyncio.Future[bytes]
+    """Done when ``status`` and the headers are there."""
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
     _late: float = _NEVER  # when that has taken too long
     status: int = 0
+    """0 until the head is complete."""
     opening: bytes = b""
+    """Bytes that arrived until the head was complete."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
     _pieces: list[bytes] = []  # that nobody waited for
     _size: int = 0
@@ -54,10 +56,10 @@ class HttpResponse(Struct, eq=False):
         return value.partition(b"\r\n")[0].partition(b";")[0].strip()
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
-        """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
+        """Return all bytes that have arrived; ``b""`` at the end. To be awaited at once.
 
-        Raises :class:`TransportFailed`, also where nothing has come when it is ``late`` (on the
-        clock of ``due``). Cancelled while it is waited for, it may be lost.
+        Raises :class:`TransportFailed`, also if nothing has come when it is ``late`` (on the clock
+        of ``due``). If cancelled while waiting, the bytes may be lost.
         """
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
@@ -119,10 +121,10 @@ class HttpResponse(Struct, eq=False):
         if not self._end:
             self._source.drop()
 
-    # What the connection calls.
+    # Called by the connection.
 
     def is_late(self, now: float) -> bool:
-        """Whether it, or the piece that is waited for, should have been there."""
+        """Return true if the response, or the awaited piece, is overdue."""
         return now >= self.due or (now >= self._late and not self._waiting.done())
 
     def feed(self, piece: bytes) -> None:

@@ -32,16 +32,14 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Meaning of one piece of text.
-
-    ``arguments`` is the next part of the JSON text of the arguments; ``value``
-    is the complete name or id (set once, with ``rest``); ``rest`` is the text
-    after the segment, or ``None`` while the segment is incomplete.
-    """
+    """Meaning of one piece of text."""
 
     arguments: str = ""
+    """Next part of the JSON text of the arguments."""
     value: str = ""
+    """Complete name or id; set once, with ``rest``."""
     rest: str | None = None
+    """Text after the segment, or ``None`` while the segment is incomplete."""
 
 
 class Reader(Protocol):

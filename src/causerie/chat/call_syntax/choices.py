@@ -63,10 +63,9 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
 def anchored(root: Schema) -> Schema:
     """Return the same schema, whose parts mean what they mean with nothing but its definitions.
 
-    Whatever is referred to becomes one of them, and nothing else: what nobody refers to
-    has not been counted. What is applied alone stands for itself: a reference of the
-    whole, and an ``allOf`` of one. Every part that says something says where it stood
-    (``AT``), for refusals.
+    Every schema that is referred to becomes one of them, and nothing else: others have not been
+    counted. A schema that is applied alone stands for itself: a reference of the whole, and an
+    ``allOf`` of one. Every part with keywords records its original place (``AT``), for refusals.
     """
     root = placed(root)
     names: dict[str, str] = {}

@@ -1,8 +1,7 @@
 """Arguments as nested elements, each tag behind a marker (MiniMax M3).
 
-``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like
-its keys; strings stand raw. Whether a text is a string the schema says; lists
-and objects show by what is in them.
+``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like its keys; strings
+stand raw. The schema decides if a text is a string; lists and objects show by what is in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments written one by one: ``before`` KEY ``between`` VALUE ``after``.
 
-Strings stand raw, everything else as JSON; which is which the schema says, or
-``between_json`` where the family announces it. What goes out is a JSON object.
+Strings stand raw, everything else as JSON; which is which the schema says, or ``between_json``
+where the family announces it. The output is a JSON object.
 """
 
 from __future__ import annotations

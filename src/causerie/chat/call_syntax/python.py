@@ -91,7 +91,7 @@ def _value(schema: Schema, scope: GrammarText) -> str:
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
     """Return the constants that values of some choices may be, and whether others are possible.
 
-    What a choice lists is written as JSON.
+    The values that a choice lists are written as JSON.
     """
     free = [kinds_of(choice) for choice in found if constants(choice) is None]
     expected = frozenset[str]().union(*free)

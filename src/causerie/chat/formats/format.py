@@ -10,9 +10,8 @@ A call is a sequence of segments, for instance for Hermes::
     (Literal('<tool_call>\\n{"name": "'), Name(), Literal('", "arguments": '),
      JsonArguments(), Literal('}\\n</tool_call>'))
 
-Whoever reads is lenient where it costs nothing (white space in a literal
-matches any white space or none), whoever constrains writes exactly what is
-declared. The literal text is the one the model was trained on.
+Readers are lenient if it costs nothing (white space in a literal matches any white space or none),
+constraints produce exactly the declared text. The literal text is the one the model was trained on.
 """
 
 from __future__ import annotations
@@ -36,18 +35,16 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class CallId:
-    """The call's id, ended by the literal that follows.
-
-    ``pattern`` (a regular expression both dialects know) bounds what is
-    written; ``{index}`` in it stands for the call's number, counted over the
-    whole conversation where ``continues`` is set (Kimi K2), else in its turn,
-    and ``{name}`` for the function's name. Where ``kept`` is False it only numbers
-    the calls, and the client is given another id.
-    """
+    """The call's id, ended by the literal that follows."""
 
     pattern: str = "[a-zA-Z0-9]{9}"
+    """Bounds the text of the id: a regular expression that both dialects know. ``{index}`` stands
+    for the call's number, ``{name}`` for the function's name.
+    """
     continues: bool = False
+    """Count calls over the whole conversation (Kimi K2), else in their turn."""
     kept: bool = True
+    """If False, the id only numbers the calls, and the client is given another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,7 @@ class JsonArguments:
 class ParameterList:
     """Arguments written one by one, strings raw and everything else as JSON.
 
-    Each is ``before`` KEY ``between`` VALUE ``after``. Where strings are
-    announced differently from other values, ``between`` is for strings and
-    ``between_json`` for the others; ``{type}`` in it stands for the name of
-    the value's JSON type. ``constants`` is how true, false and null are written
-    where they are a whole value. A string may stand between the two texts of
-    ``wrap``, which are no part of it. The list is ended by the literal that
+    Each is ``before`` KEY ``between`` VALUE ``after``. The list is ended by the literal that
     follows.
     """
 
@@ -72,8 +64,13 @@ class ParameterList:
     between: str
     after: str
     between_json: str | None = None
+    """Stands between KEY and a value that is no string, if strings are announced differently;
+    ``{type}`` stands for the name of the value's JSON type.
+    """
     constants: OneOf["json", "python"] = "json"
+    """Texts of true, false and null as a whole value."""
     wrap: tuple[str, str] | None = None
+    """Two texts that may enclose a string and are no part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,107 +116,105 @@ Segment = (
 
 @dataclass(frozen=True, slots=True)
 class CallSection:
-    """A section of tool calls: ``begin`` call (``separator`` call)* ``end``.
-
-    ``triggers`` are the texts at which a reader knows that the section has
-    started; each is a prefix of ``begin`` + the first literal of ``call`` (by
-    default that of the canonical writing up to the first place that varies).
-    ``lead_ins`` lists other ways to begin that mean the same and are read,
-    never written. With ``at_start`` the section is only recognised at the very
-    beginning of the answer, and only with a function that was offered
-    (families that mark it with nothing but a brace).
-    Where ``parallel`` is False the family writes one call a turn.
-
-    ``lead`` is what the family writes before ``begin`` where no answer comes
-    first. ``also`` are other ways in which the same models write calls: read,
-    held to the schema once started (but not those at the start alongside others
-    that are not), never asked for.
-    """
+    """A section of tool calls: ``begin`` call (``separator`` call)* ``end``."""
 
     call: tuple[Segment, ...]
     begin: str = ""
     separator: str = ""
     end: str = ""
     triggers: tuple[str, ...] = ()
+    """Texts at which a reader knows that the section has started; each is a prefix of ``begin`` +
+    the first literal of ``call`` (by default that of the canonical writing up to the first place
+    that varies).
+    """
     lead_ins: tuple[str, ...] = ()
+    """Other beginnings with the same meaning: read, never written."""
     at_start: bool = False
+    """Recognise the section only at the very beginning of the answer, and only with an offered
+    function (families that mark it with nothing but a brace).
+    """
     parallel: bool = True
+    """If False, the family writes one call a turn."""
     lead: str = ""
+    """Text before ``begin`` if no answer comes first."""
     also: tuple[CallSection, ...] = ()
+    """Other syntaxes in which the same models write calls: read, held to the schema once started
+    (but not those at the start alongside others that are not), never asked for.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text between ``open`` and ``close``; white space at its edges is not part of it.
-
-    ``open`` and ``close`` are the markers without white space; ``after_open``
-    and ``before_close`` / ``after_close`` is the white space the family writes
-    around them, used when we write them (forced close, rendering a partial
-    reply). ``also_open`` are other markers that mean the same.
-    """
+    """Text between ``open`` and ``close``; white space at its edges is not part of it."""
 
     open: str = "<think>"
+    """Marker without white space."""
     close: str = "</think>"
+    """Marker without white space."""
     after_open: str = "\n"
+    """White space that the family writes there; used when we write the marker (forced close,
+    rendering a partial reply). So are ``before_close`` and ``after_close``.
+    """
     before_close: str = "\n"
     after_close: str = "\n\n"
     also_open: tuple[str, ...] = ()
+    """Other markers that mean the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
-    """Control of thinking in the family's template.
-
-    ``on`` and ``off`` are template keyword arguments. ``effort`` names the
-    keyword argument that takes the effort as a word, if there is one, and
-    ``efforts`` the words it knows. ``default`` is the model's behaviour without
-    any argument. A ``mandatory`` thinker has no ``off``. A family whose template
-    reads a word in the system message instead sets ``system_on`` / ``system_off``
-    (``/think``, ``/no_think``).
-    """
+    """Control of thinking in the family's template."""
 
     on: Mapping[str, object] = field(default_factory=dict)
+    """Template keyword arguments."""
     off: Mapping[str, object] = field(default_factory=dict)
+    """Template keyword arguments; a ``mandatory`` thinker has none."""
     effort: str | None = None
+    """Keyword argument that takes the effort as a word, if there is one."""
     efforts: tuple[str, ...] = ()
+    """Words that ``effort`` knows."""
     default: OneOf["on", "off"] = "on"
+    """The model's behaviour without any argument."""
     mandatory: bool = False
     system_on: str | None = None
+    """Word in the system message (``/think``), for a template that reads it there."""
     system_off: str | None = None
+    """Word in the system message (``/no_think``), for a template that reads it there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """One model family.
-
-    ``detect`` are sets of substrings; a template that contains all of one set
-    is of this family (the registry tries formats in order, the most specific
-    first). ``answer_open`` / ``answer_close`` mark the answer where the family
-    marks it (``<response>``, ``<|START_RESPONSE|>``, harmony's final channel), with
-    ``answer_space`` white space that it writes behind the former,
-    ``said_open`` / ``said_close`` a text before calls where it is no answer, but
-    a message of its own (harmony's commentary);
-    ``skip`` are other markers that carry nothing and are dropped from the
-    output. ``arguments`` says what the template wants in
-    ``tool_calls[].function.arguments`` of the history. ``reasoning_keys`` are
-    the message fields under which the template looks for earlier reasoning.
-    ``native_tools`` is False where the template itself cannot show tools, so
-    that the fallback's system message does it. ``prompt_end`` is written behind
-    a prompt that leaves to the model what could only be this.
-    """
+    """One model family."""
 
     name: str
     detect: tuple[tuple[str, ...], ...] = ()
+    """Sets of substrings; a template that contains all of one set is of this family (the registry
+    tries formats in order, the most specific first).
+    """
     reasoning: Reasoning | None = None
     thinking: ThinkingSwitch | None = None
     calls: CallSection | None = None
     answer_open: str = ""
+    """Marker of the answer, if the family has one (``<response>``, ``<|START_RESPONSE|>``,
+    harmony's final channel).
+    """
     answer_close: str = ""
     answer_space: str = ""
+    """White space that the family writes behind ``answer_open``."""
     said_open: str = ""
+    """Marker of a text before calls that is no answer, but a message of its own (harmony's
+    commentary).
+    """
     said_close: str = ""
     skip: tuple[str, ...] = ()
+    """Other markers, without meaning, which are dropped from the output."""
     arguments: OneOf["object", "text"] = "object"
+    """Type that the template expects of ``tool_calls[].function.arguments`` in the history."""
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)
+    """Message fields under which the template looks for earlier reasoning."""
     native_tools: bool = True
+    """False if the template itself cannot show tools, so that the fallback's system message does
+    it.
+    """
     prompt_end: str = ""
+    """Written behind a prompt that leaves to the model a text with only one possible form."""

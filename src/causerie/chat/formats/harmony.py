@@ -1,8 +1,7 @@
 """Messages on channels, as gpt-oss and its relatives write them.
 
-A call names its recipient before the channel (as the templates write the
-history) or behind it (as the models mostly do). What ends a message ends the
-text, so it is no part of a call.
+A call names its recipient before the channel (as the templates write the history) or behind it (as
+the models mostly do). The end of a message ends the text, so it is no part of a call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON Schemas, patterns and choices, as parts of the grammar that enforces them.
 
-What cannot be enforced exactly is refused with its JSON Pointer. Knows
-llguidance's grammar text; knows nothing of the reply around it.
+Keywords that cannot be enforced exactly are refused with their JSON Pointer. Knows llguidance's
+grammar text; knows nothing of the reply around it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ _ANNOTATIONS = frozenset({
     "additionalItems",  # read together with an array of items, without effect otherwise
 })  # fmt: skip
 
-# What is met with the rest of a schema, and what else decides which properties there may be.
+# Keywords combined with the rest of a schema, and others that decide its possible properties.
 IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "const", "enum"})
 APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties", "required",
                       "minProperties", "maxProperties"}  # fmt: skip

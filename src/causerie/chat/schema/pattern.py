@@ -18,7 +18,7 @@ LOOKS = "Look-arounds are not supported here; write what the text itself looks l
 
 _SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
-# What is white space to any of the readers is not written where none may be.
+# Characters that are white space to any of the readers are not written where none may be.
 _SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
 _CONTROLS = {"t": "\\t", "n": "\\n", "r": "\\r", "f": "\\x0c", "v": "\\x0b"}
 _DOT = "[^\\n\\r\u2028\u2029]"

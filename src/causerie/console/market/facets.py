@@ -1,4 +1,4 @@
-"""What a catalog can be narrowed down by: only what sets some of its entries apart."""
+"""Facets of a catalog: only those that set some of its entries apart."""
 
 from __future__ import annotations
 

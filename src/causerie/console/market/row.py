@@ -32,7 +32,7 @@ class ModelPrice:
 
     @property
     def free(self) -> bool:
-        """Whether nothing costs anything."""
+        """Return true if nothing costs anything."""
         tokens = (self.prompt, self.completion, self.cached, self.reasoning)
         return not (any(tokens) or self.request)
 

@@ -1,4 +1,4 @@
-"""How the endpoints of a model did in the last day: strips of uptime, and lines of speed."""
+"""Last day of a model's endpoints: strips of uptime, and lines of speed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Trend:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody asked for the model."""
+        """Return true if nobody used the model."""
         return all(strip.uptime is None for strip in self.strips)
 
 

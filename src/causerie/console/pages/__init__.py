@@ -1,1 +1,1 @@
-"""What each page asks of accounts, and what it shows."""
+"""Pages: each calls accounts and renders the result."""

@@ -37,7 +37,7 @@ class ActivityEntry:
 
     @property
     def record(self) -> UsageRecord:
-        """What is known of it."""
+        """Return its record."""
         return self.explained.record
 
 
@@ -120,7 +120,7 @@ def _readable(text: str, *, cut: bool) -> str:
 
 
 def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
-    """Which requests an address means; raises :class:`InvalidRequest`."""
+    """Return the requests that an address names; raise :class:`InvalidRequest`."""
     id = query.get("request_id") or None
     since = when.until - LONGEST if id else when.since  # a request is found whenever it was
     return RecordFilter(

@@ -1,4 +1,4 @@
-"""Who would get a request, and why: asked by operators before anybody sends it."""
+"""Routing explanation of a request, for operators, before anybody sends it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class KeysPages:
         _back(context, key, "key-saved")
 
     async def ask_rotation(self, context: RequestContext) -> None:
-        """How long the old secret goes on."""
+        """Ask for the time that the old secret stays valid."""
         key = await self._asked(context, Action.KEYS_ROTATE)
         await context.show("keys/rotate.html", key=key, graces=GRACES)
 
@@ -101,7 +101,7 @@ class KeysPages:
         )
 
     async def ask_transfer(self, context: RequestContext) -> None:
-        """Whom the key derives from from now on."""
+        """Ask for the person from whom the key derives from now on."""
         key = await self._asked(context, Action.KEYS_TRANSFER)
         await context.show("keys/transfer.html", key=key, **await self._heirs(context, key))
 
@@ -117,7 +117,7 @@ class KeysPages:
         _back(context, key, "key-transferred")
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """Whether it is meant."""
+        """Ask for confirmation."""
         await context.show("keys/delete.html", key=await self._asked(context, Action.KEYS_DELETE))
 
     async def delete(self, context: RequestContext) -> None:
@@ -157,7 +157,7 @@ class KeysPages:
         return key
 
     def _choices(self, form: KeyForm) -> dict[str, Any]:
-        """What the form offers, and what a key has that the service does not any more."""
+        """Return the form's choices, and a key's values that the service no longer offers."""
         doors = [door.name for door in self._service_view.doors()]
         models = [str(entry["id"]) for entry in self._service_view.models()]
         limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]

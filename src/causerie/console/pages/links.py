@@ -1,7 +1,7 @@
-"""What a one-time link leads to: a new account, a project, or a new password.
+"""Pages of one-time links: a new account, a project, or a new password.
 
-The secret stands behind the ``#`` of the link, so that it gets into no log and no
-``Referer``; a script puts it into the form that asks for it.
+The secret is behind the ``#`` of the link, so that it gets into no log and no ``Referer``; a script
+puts it into the form that asks for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def follow(context: RequestContext) -> None:
 
 
 async def opened(context: RequestContext, token: str) -> OneTimeLink:
-    """What a link is for; raises :class:`NotFound`, and :class:`RateLimited` after many guesses."""
+    """Return a link; raise :class:`NotFound`, and :class:`RateLimited` after many guesses."""
     async with context.accounts.attempts.from_address("link", context.client):
         return await context.accounts.users.link(token)
 

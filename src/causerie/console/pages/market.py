@@ -24,7 +24,7 @@ _KEY = "YOUR_API_KEY"
 
 
 class MarketPages:
-    """What is offered at the router's door. Nobody needs to have signed in."""
+    """Pages of the router's catalog, public without a sign-in."""
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view

@@ -10,7 +10,7 @@ from causerie.console.request_context import RequestContext
 
 
 class ModelsPages:
-    """What is served here."""
+    """Pages of the models that are served here."""
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view

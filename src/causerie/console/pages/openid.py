@@ -42,7 +42,7 @@ async def begin_to_join(context: RequestContext) -> None:
 
 
 async def back(context: RequestContext) -> None:
-    """Whoever comes back from the provider."""
+    """Complete a sign-in at the return from the provider."""
     provider, query = _provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
@@ -74,7 +74,7 @@ async def unlink(context: RequestContext) -> None:
 
 
 async def _after(context: RequestContext, login_state: LoginState) -> str:
-    """Where to: whoever had an account already has still to accept what they came for."""
+    """Return the next page; a visitor who had an account already still has to accept the link."""
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up

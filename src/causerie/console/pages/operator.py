@@ -104,7 +104,7 @@ class OperatorPages:
         )
 
     async def ask_factor_removal(self, context: RequestContext) -> None:
-        """Whether it is meant."""
+        """Ask for confirmation."""
         await context.show("operator/factor.html", person=await self._user(context))
 
     async def remove_factor(self, context: RequestContext) -> None:
@@ -118,7 +118,7 @@ class OperatorPages:
         context.go("/operator/users", done="users-factor-removed")
 
     async def ask_disable(self, context: RequestContext) -> None:
-        """Whether it is meant."""
+        """Ask for confirmation."""
         user = await self._user(context)
         await context.show(
             "operator/disable.html", person=user, held=await self._held(context, user)
@@ -189,7 +189,7 @@ class OperatorPages:
         context.go(f"/projects/{made.id}", done="project-made")
 
     async def audit(self, context: RequestContext) -> None:
-        """Who did what in the whole service."""
+        """Show the audit log of the whole service."""
 
         async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
             return await context.accounts.projects.audit_of_all(context.actor, filter)

@@ -54,7 +54,7 @@ class ProjectPages:
         context.go(f"/projects/{project_id}", done="project-renamed")
 
     async def ask_archive(self, context: RequestContext) -> None:
-        """Whether it is meant."""
+        """Ask for confirmation."""
         await context.project()
         await context.check_right(Action.PROJECT_ARCHIVE)
         await context.show("project/archive.html")
@@ -98,7 +98,7 @@ class ProjectPages:
         context.go(f"/projects/{project_id}", done="recording-off" if off else "recording-on")
 
     async def audit(self, context: RequestContext) -> None:
-        """Who did what in it."""
+        """Show the project's audit log."""
         project_id = (await context.project()).project.id
 
         async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
@@ -158,7 +158,7 @@ def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
 
 
 class MemberPages:
-    """Who is in a project, and who is invited."""
+    """Pages of a project's members and invitations."""
 
     async def ask_invitation(self, context: RequestContext) -> None:
         """The form of an invitation."""
@@ -220,7 +220,7 @@ class MemberPages:
         context.go(f"/projects/{project_id}", done="member-changed")
 
     async def ask_removal(self, context: RequestContext) -> None:
-        """Whether it is meant, and what becomes of their keys."""
+        """Ask for confirmation, and for the future of the member's keys."""
         member = await self._member(context)
         await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
         await context.show(

@@ -1,4 +1,4 @@
-"""Signing in and out. Whether a password or a code is right, accounts decide."""
+"""Signing in and out. Accounts decide if a password or a code is right."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def go_on(context: RequestContext, started: NewSession, after: str) -> None:
 
 
 def next_path(given: str) -> str:
-    """Where to after signing in: a page of the console, whatever was asked for."""
+    """Return the page after signing in: one of the console, whatever was requested."""
     inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
     if not inside or "//" in given or "\\" in given:
         return _START

@@ -1,4 +1,4 @@
-"""Where somebody comes in."""
+"""Start page."""
 
 from __future__ import annotations
 

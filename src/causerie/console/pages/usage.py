@@ -33,7 +33,7 @@ _LONGEST_NAME = 60
 
 
 class Metric(StrEnum):
-    """What the bars show."""
+    """Metric that the bars show."""
 
     COST = "cost"
     TOKENS = "tokens"
@@ -58,7 +58,7 @@ _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsageForm:
-    """What the address asks for."""
+    """Query in the page's address."""
 
     period: ReportPeriod
     metric: Metric
@@ -66,19 +66,19 @@ class UsageForm:
     model: str
 
     def question(self, step: Step, *by: By) -> UsageQuery:
-        """Which usage that is."""
+        """Return the query of this usage."""
         return UsageQuery(
             self.period.since, self.period.until, step, by=by, model=self.model or None
         )
 
     @property
     def over_time(self) -> UsageQuery:
-        """Which usage that is, by interval and group."""
+        """Return the query of this usage, by interval and group."""
         return self.question(self.period.step, self.by)
 
     @property
     def timed(self) -> By:
-        """What times to the first token are told apart by: of apps none are kept."""
+        """Return the grouping of times to the first token: none are kept by app."""
         return self.by if self.by in TIMED else By.MODEL
 
     def requests_of(self, key: str) -> str:
@@ -88,7 +88,7 @@ class UsageForm:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """What the address says alongside the period."""
+        """Return the address's fields other than the period."""
         fields = {"metric": str(self.metric), "by": str(self.by)}
         return fields | {"model": self.model} if self.model else fields
 
@@ -109,7 +109,7 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class TtftRow:
-    """How soon a group's first token came: percentiles, in seconds; ``kept``: whose is known."""
+    """TTFT of a group: percentiles, in seconds; ``kept``: their group is known."""
 
     name: str
     times: Sequence[float]
@@ -210,7 +210,7 @@ class _Reader:
                     text = b""
 
     async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
-        """What the bars show, by name and interval."""
+        """Return the bars, by name and interval."""
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time(wish)) as pieces:
             async for _, sums in pieces:
@@ -304,7 +304,7 @@ def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> S
 
 
 def _file_name(of: str, wish: UsageForm) -> str:
-    """Whose usage, of which days (UTC), and told apart by what: ``usage-acme-2026-10-01…csv``."""
+    """Return a name with owner, days (UTC) and grouping: ``usage-acme-2026-10-01…csv``."""
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"

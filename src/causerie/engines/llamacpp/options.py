@@ -26,23 +26,24 @@ _MEMORY_GUESS = 8 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppOptions:
-    """Configured options; ``None`` is chosen from the machine.
-
-    ``context`` is in tokens and for one request, ``batch`` in tokens;
-    ``parallel`` is the number of concurrent requests; ``lora`` and ``draft`` are
-    files. ``shares_cores`` means that other models compute on the same cores.
-    """
+    """Configured options; ``None`` is chosen from the machine."""
 
     context: int | None = None
+    """In tokens, for one request."""
     parallel: int | None = None
+    """Number of concurrent requests."""
     threads: int | None = None
     gpu_layers: int | None = None
     kv_type: str | None = None
     flash_attention: bool | None = None
     batch: int | None = None
+    """In tokens."""
     lora: tuple[str, ...] = ()
+    """A file."""
     draft: str | None = None
+    """A file."""
     shares_cores: bool = False
+    """Other models compute on the same cores."""
 
 
 @dataclass(frozen=True, slots=True)

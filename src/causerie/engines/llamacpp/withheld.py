@@ -1,9 +1,8 @@
 """Tokens that the engine's stream leaves out, found again.
 
-While its text ends in the middle of a character the engine sends nothing, and
-then only the last token with the whole character. Which tokens came before
-follows from their bytes: what of the text is not the last token's. Knows the
-vocabulary and nothing of the wire.
+While its text ends in the middle of a character the engine sends nothing, and then only the last
+token with the whole character. Their bytes show which tokens came before: they spell the part of
+the text that is not the last token's. Knows the vocabulary and nothing of the wire.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ class PartialTokens:
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
         """Return the ids of the tokens left out before ``last``, which completed ``text``.
 
-        ``count`` is how many there were. Where so many cannot be found it is
-        as few as spell the missing bytes; where none do (the model wrote
-        invalid UTF-8), nothing.
+        ``count`` is how many there were. If so many cannot be found it is as few as spell the
+        missing bytes; where none do (the model wrote invalid UTF-8), nothing.
         """
         if text.isascii() or not 0 <= last < len(self._tokens):
             return ()

@@ -15,25 +15,24 @@ MOST_ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class VllmOptions:
-    """Configured options; ``None`` is left to vLLM.
-
-    ``command`` is the program, as a path or a name on the search path.
-    ``context`` is in tokens and for one request; ``parallel`` is the number of
-    concurrent requests; ``tensor_parallel``, ``pipeline_parallel`` and
-    ``data_parallel`` count devices; ``gpu_memory`` is a fraction of each
-    device's memory; ``args`` are further arguments, as vLLM documents them.
-    """
+    """Configured options; ``None`` is left to vLLM."""
 
     command: str = "vllm"
+    """The program, as a path or a name on the search path."""
     context: int | None = None
+    """In tokens, for one request."""
     parallel: int | None = None
+    """Number of concurrent requests."""
     tensor_parallel: int | None = None
+    """Number of devices; so are ``pipeline_parallel`` and ``data_parallel``."""
     pipeline_parallel: int | None = None
     data_parallel: int | None = None
     gpu_memory: float | None = None
+    """Fraction of each device's memory."""
     dtype: str | None = None
     quantization: str | None = None
     args: tuple[str, ...] = ()
+    """Further arguments, as vLLM documents them."""
 
     @property
     def slots(self) -> int:
@@ -43,18 +42,18 @@ class VllmOptions:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A vLLM that others run: its base ``address`` without ``/v1``, and the ``key`` it asks for.
-
-    ``name`` is what it calls its model, ``None`` where it has only one. ``context``, in tokens,
-    bounds a request where it is less than the server's own; ``parallel`` counts requests at
-    the same time.
-    """
+    """A vLLM that others run."""
 
     address: str
+    """Its base address, without ``/v1``."""
     key: str | None = field(default=None, repr=False)
+    """The key that it requires."""
     name: str | None = None
+    """Its name of the model; ``None`` if it has only one."""
     context: int | None = None
+    """Bound on a request in tokens, if less than the server's own."""
     parallel: int | None = None
+    """Requests at the same time."""
     reach: Reach = field(default_factory=Reach, repr=False)
 
     @property

@@ -32,17 +32,15 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 
 @dataclass(frozen=True, slots=True)
 class CachedWeights:
-    """Weights on this machine.
-
-    ``path`` is the model's file, or its first part, or its folder; ``sha256``
-    that file's, in hex (``None`` for a folder, and for what is the user's own);
-    ``size`` counts all parts, in bytes.
-    """
+    """Weights on this machine."""
 
     path: Path
+    """The model's file, or its first part, or its folder."""
     ref: str
     sha256: str | None
+    """Of that file, in hex; ``None`` for a folder, and for the user's own files."""
     size: int
+    """Of all parts, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """Return the record's facts besides the reference and its files."""
+        """Return the record's facts other than the reference and its files."""
         return {}
 
     def _read(self, record: Path) -> CachedWeights | None:

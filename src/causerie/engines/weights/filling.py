@@ -78,8 +78,7 @@ async def listed(
     choose: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> Sequence[DownloadSource]:
     """Return the files of a repository that ``choose`` takes, given its name and theirs."""
-    # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
-    from causerie.engines.weights import hub  # noqa: PLC0415
+    from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
     return await _asked(partial(hub.sources, reference, options, choose))
 

@@ -32,20 +32,20 @@ _MOST_BYTES = 256 << 20  # of one file that is read; the largest tokenizers have
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """The facts of a model folder, or of one without its weights.
-
-    ``context_length`` is in tokens, 0 where unknown; ``chat_template`` is empty
-    where there is none; ``size`` counts the weights, in bytes; ``files`` are
-    all that make it this model and no other: weights, configuration, tokenizer
-    and template.
-    """
+    """Facts of a model folder, or of one without its weights."""
 
     path: Path
     architecture: str
     context_length: int
+    """In tokens; 0 if unknown."""
     chat_template: str
+    """Empty if there is none."""
     size: int
+    """Of the weights, in bytes."""
     files: tuple[Path, ...]
+    """All files that make it this model and no other: weights, configuration, tokenizer and
+    template.
+    """
 
 
 def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:

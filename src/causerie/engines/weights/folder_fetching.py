@@ -74,7 +74,7 @@ async def fetch_folder(
 
 
 def _own(reference: Reference) -> CachedWeights:
-    """Return a folder of the user's own. Whether its weights can be read, the engine sees."""
+    """Return a folder of the user's own. The engine checks that its weights can be read."""
     path = reference.path.absolute()
     if not path.is_dir():
         kind = "does not exist"

@@ -29,20 +29,18 @@ _END_KEYS = ("eos", "eot", "eom")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The facts of a model file. Numbers absent from the file are ``None`` or 0.
-
-    ``context_length`` is what the model was trained for, in tokens;
-    ``head_count_kv`` has one number a layer; ``file_size`` is in bytes and
-    counts all parts of a split model.
-    """
+    """Facts of a model file. Numbers absent from the file are ``None`` or 0."""
 
     path: Path
     file_size: int
+    """In bytes, of all parts of a split model."""
     architecture: str
     context_length: int
+    """Length that the model was trained for, in tokens."""
     block_count: int
     embedding_length: int
     head_count_kv: tuple[int, ...]
+    """One number a layer."""
     key_length: int
     value_length: int
     latent_length: int

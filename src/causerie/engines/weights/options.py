@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class HubOptions:
-    """Settings of a fetch.
-
-    ``endpoint`` and ``token`` are the hub's (``None``: the public hub, and the
-    token that its own tools stored); ``index_urls`` are package indexes
-    (empty: those that pip is configured with); ``offline`` forbids the network.
-    A broken transfer is taken up again ``attempts`` times without progress,
-    ``retry_seconds`` apart and doubling; ``read_seconds`` without a byte break it.
-    """
+    """Settings of a fetch."""
 
     endpoint: str | None = None
+    """The hub's; ``None``: the public hub."""
     token: str | None = field(default=None, repr=False)
+    """The hub's; ``None``: the token that its own tools stored."""
     index_urls: tuple[str, ...] = ()
+    """Package indexes; empty: those that pip is configured with."""
     offline: bool = False
+    """Forbids the network."""
     attempts: int = 5
+    """Number of times without progress that a broken transfer is resumed."""
     retry_seconds: float = 1.0
+    """Wait before an attempt; it doubles each time."""
     read_seconds: float = 60.0
+    """Longest time without a byte."""

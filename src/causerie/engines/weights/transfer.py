@@ -155,8 +155,8 @@ async def download(
 ) -> str:
     """Fetch ``source`` to ``target`` and return the SHA-256 of the file, in hex.
 
-    What is left of an earlier try is taken up where its content was announced
-    by checksum. Atomic: ``target`` is whole or not there. Raises ``WeightsError``.
+    The rest of an earlier try is resumed if its content was announced by checksum. Atomic:
+    ``target`` is whole or not there. Raises ``WeightsError``.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_path(source, target)

@@ -1,8 +1,7 @@
 """From the bytes of a body to a :class:`ChatRequest`, or a refusal that names the field.
 
-Every parameter is honoured, is a hint that is dropped, or is refused; none is
-ignored in silence. Which model will answer is not known here, so nothing is
-checked that depends on one.
+Every parameter is honoured, is a hint that is dropped, or is refused; none is ignored in silence.
+The model that will answer is not known here, so nothing is checked that depends on one.
 """
 
 from __future__ import annotations

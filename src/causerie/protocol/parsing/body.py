@@ -97,7 +97,7 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
 
 
 def _asks(fields: ObjectReader, name: str) -> bool:
-    """Whether it asks for anything. What some clients always say, ``logprobs: false``, does not."""
+    """Return true if the field asks for anything; some clients always send ``logprobs: false``."""
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 

@@ -1,8 +1,8 @@
 """Requests as most are: a model, messages of plain text, a limit and a temperature.
 
-Types and ranges are checked in one pass of native code over the bytes. Whatever
-is not of this kind, or wrong, is not judged here but read field by field, which
-gives the same request and says what is wrong.
+Types and ranges are checked in one pass of native code over the bytes. Requests that are not of
+this kind, or wrong, are not judged here but read field by field, which gives the same request and
+reports the error.
 """
 
 from __future__ import annotations

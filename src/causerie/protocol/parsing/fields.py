@@ -15,7 +15,7 @@ from causerie.errors import InvalidRequest
 
 
 def kind(value: object) -> str:
-    """What JSON calls the type of ``value``."""
+    """Return JSON's name for the type of ``value``."""
     match value:
         case None:
             return "null"

@@ -1,8 +1,8 @@
-"""Which fields of a request are known, at every depth, and what is left of a body without the rest.
+"""Known fields of a request, at every depth, and removal of all others from a body.
 
 Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A provider's
-list is grown from it by paths like ``messages.content.cache_control``, in which the elements of an
-array have no number. What is unlisted is named, ``null`` left out, and goes no farther.
+list extends it by paths like ``messages.content.cache_control``, in which the elements of an array
+have no number. An unlisted field is reported by name, unless it is ``null``, and goes no farther.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ _LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a value: the names that it, or an element of it, may have.
-
-    ``closed``: no others; ``passed``: others too, but for privileged ones; ``open``: all others.
-    """
+    """Known names in a value, or in an element of it."""
 
     fields: Mapping[str, Known] = field(default_factory=dict)
     others: Literal["closed", "passed", "open"] = "closed"
+    """``closed``: no other names; ``passed``: others too, but for privileged ones; ``open``: all.
+    """
 
 
 LEAF = Known()

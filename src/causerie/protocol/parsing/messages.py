@@ -60,7 +60,7 @@ def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...
 
 
 def plain_length(messages: Sequence[Message]) -> int | None:
-    """How many characters the messages have, where these are nothing but ASCII text."""
+    """Count the characters of messages that are nothing but ASCII text; ``None`` for others."""
     characters = 0
     for message in messages:
         content = message.content

@@ -1,7 +1,7 @@
-"""What only the router's door knows: other models to fall back on, and preferences of providers.
+"""Fields that only the router's door knows: fallback models, and preferences of providers.
 
-The names are those that users of the well-known aggregating router send. What
-is read here is for our own choice and goes to no upstream.
+The names are those that users of the well-known aggregating router send. These fields are read for
+our own choice and go to no provider.
 """
 
 from __future__ import annotations

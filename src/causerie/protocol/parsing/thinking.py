@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Said(Generic[T]):
-    """What one field says, and which field it was."""
+    """The value of one field, and the field's name."""
 
     value: T
     param: str
@@ -141,7 +141,7 @@ def _check_budget(enabled: _Said[bool] | None, budget: _Said[int] | None) -> Non
 
 
 def _agreed(said: list[_Said[T] | None]) -> _Said[T] | None:
-    """What all fields that say something agree on."""
+    """Return the value on which all given fields agree."""
     given = [one for one in said if one is not None]
     for other in given[1:]:
         if other.value != given[0].value:

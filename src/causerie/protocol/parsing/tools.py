@@ -60,7 +60,7 @@ def _tool(fields: ObjectReader) -> Tool:
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Which calls may or must come; without ``tools`` none."""
+    """Read which calls may or must come; without ``tools`` none."""
     value = body.get("tool_choice")
     if value is None:
         return ToolChoice()

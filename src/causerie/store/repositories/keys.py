@@ -146,7 +146,7 @@ class SqlKeys:
         return latest, found if len(found) == latest - after else None
 
     async def grant(self, digest: bytes) -> Grant | None:
-        """What the bearer of this secret may do."""
+        """Return the grant of this secret; ``None`` if nobody has it."""
         query = (
             _keys()
             .add_columns(

@@ -96,7 +96,7 @@ class SqlPeople:
         return person_status_of(row) if row else None
 
     async def operators(self) -> int:
-        """How many see to the service now; locked, so that the last one stays."""
+        """Count the active operators; locked, so that the last one stays."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self.connection.execute(query.with_for_update())).all())
@@ -106,7 +106,7 @@ class SqlPeople:
         await insert(self.connection, identities, identity)
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
-        """Whose identity it is."""
+        """Return the user with this identity."""
         query = (
             select(users)
             .join(identities, identities.c.user_id == users.c.id)
@@ -156,7 +156,7 @@ class SqlProjects:
         )
 
     async def set_recording(self, id: str, days: int | None) -> None:
-        """How long it keeps what is said."""
+        """Set the number of days for which the project keeps contents; ``None``: not at all."""
         await self.connection.execute(
             projects.update().where(projects.c.id == id).values(recording_days=days)
         )
@@ -196,7 +196,7 @@ class SqlProjects:
         return Membership(**{**row, "role": Role(row["role"])}) if row else None
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
-        """Who is in it, by name."""
+        """Return the members, by name."""
         query = (
             select(users, memberships.c.role, memberships.c.since)
             .join(memberships, memberships.c.user_id == users.c.id)
@@ -230,7 +230,7 @@ class SqlProjects:
         return found
 
     async def owners(self, project_id: str) -> int:
-        """How many there are; locked, so that the last one stays."""
+        """Count the owners; locked, so that the last one stays."""
         query = select(memberships.c.user_id).where(
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )

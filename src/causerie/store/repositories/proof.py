@@ -182,7 +182,7 @@ class SqlFactors:
         await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
 
     async def users(self) -> frozenset[str]:
-        """Whose is in force."""
+        """Return the ids of users whose factor is in force."""
         found = await self.connection.execute(
             select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None))
         )

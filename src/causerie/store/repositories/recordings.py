@@ -1,4 +1,4 @@
-"""What was said, of projects that keep it: sealed for its own record, and with an end."""
+"""Contents of requests, of projects that keep them: each sealed for its record, with an expiry."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ budgets = Table(
     Column("amount", BigInteger, nullable=False),
 )
 
-# What was put in for projects; taken out again with a minus.
+# Amounts paid in for projects; withdrawals have a minus.
 credits = Table(
     "credits",
     METADATA,

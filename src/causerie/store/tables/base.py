@@ -1,4 +1,4 @@
-"""What all tables share: one metadata, and names for constraints that migrations can say."""
+"""Shared parts of all tables: one metadata, and names of constraints for migrations."""
 
 from __future__ import annotations
 

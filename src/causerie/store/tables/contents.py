@@ -1,4 +1,4 @@
-"""What was said, of projects that keep it: sealed, and with an end."""
+"""Contents of requests, of projects that keep them: sealed, with an expiry."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
 # do not ask for them cost the same. By the hour.
 usage_apps = _rolled_up("usage_apps", "app", "model")
 
-# How often the first token took how long: the histogram that percentiles come from. Times of
+# Counts by time to the first token: the histogram that percentiles come from. Times of
 # before keys and people were kept here have neither.
 usage_first_token = Table(
     "usage_first_token",

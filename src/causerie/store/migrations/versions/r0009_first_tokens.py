@@ -1,7 +1,7 @@
 """Usage: how long the first token took is told apart by key and person too.
 
-Filled from the records that are there. What the histogram counted beyond them
-stays in it without a key and a person, so that no sum changes.
+Filled from the records that are there. Counts of the histogram beyond them stay in it without a key
+and a person, so that no sum changes.
 """
 
 from __future__ import annotations

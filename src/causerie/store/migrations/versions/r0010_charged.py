@@ -1,6 +1,6 @@
 """Usage: the tokens of requests that are charged, which is what budgets of tokens count.
 
-What there was counts as it did, with the tokens of requests that failed.
+Existing rows count as they did, with the tokens of requests that failed.
 """
 
 from __future__ import annotations

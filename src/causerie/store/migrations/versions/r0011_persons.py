@@ -1,7 +1,7 @@
 """The person that each key and link derives from, and when people left projects.
 
-A version that does not know persons goes on beside this: it leaves the columns alone, and what
-it writes meanwhile is read by whoever made it.
+An older version, which does not know persons, can run at the same time: it leaves the columns
+alone, and rows that it writes meanwhile are attributed to their maker.
 """
 
 from __future__ import annotations
