@@ -1,6 +1,6 @@
 """Prints what a copy of the package makes of two parameters that it alone declares.
 
-``tests/test_parameter_contract.py`` declares them in the copy and runs this there.
+``tests/protocol/test_parameter_contract.py`` declares them in the copy and runs this there.
 """
 
 from __future__ import annotations

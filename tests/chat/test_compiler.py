@@ -1,0 +1,324 @@
+"""Grammars compiled at a bounded price. The workers are real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from causerie.chat import compiler_worker
+from causerie.chat.compiler import Compiler
+from causerie.chat.constraint import CallPlan, compose
+from causerie.chat.formats.registry import by_name
+from causerie.chat.schema import prepare, regex
+from causerie.errors import InvalidRequest, Overloaded
+
+_FINE = '%llguidance {}\nstart: "a" %json ' + prepare({"type": "object"}, param="p").text
+_MULTIPLE = {"type": "integer", "multipleOf": 999_983}
+_SLOW = "%llguidance {}\nstart: %json " + prepare(_MULTIPLE, param="p").text
+
+
+@pytest.fixture
+async def compiler() -> AsyncIterator[Compiler]:
+    made = Compiler(deadline=1.0)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def _grammar(schema: dict[str, object]) -> str:
+    return "%llguidance {}\nstart: %json " + prepare(schema, param="p").text
+
+
+async def _refusal(compiler: Compiler, grammar: str) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        await compiler.check(grammar, vocabulary=None, param="p")
+    assert caught.value.code == "unsupported_schema"
+    assert caught.value.param == "p"
+    return caught.value
+
+
+async def test_a_grammar_that_compiles_passes(compiler: Compiler) -> None:
+    await compiler.check(_FINE, vocabulary=None, param="p")
+    await compiler.check(_FINE, vocabulary=None, param="p")
+
+
+async def test_control_tokens_by_id_are_known_without_a_vocabulary(compiler: Compiler) -> None:
+    grammar = '%llguidance {}\nstart: "<[7]>" <[151645]> %json {"const": "<[9999999]>"}'
+    await compiler.check(grammar, vocabulary=None, param="p")
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"properties": {"a": {"type": "integer", "minimum": 3, "maximum": 2}}, "required": ["a"],
+          "type": "object"}, "#/properties/a"),
+        ({"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/x~1y"},
+          "$defs": {"x/y": {"type": "string", "minLength": 3, "maxLength": 2}}}, "#/$defs/x~1y"),
+        ({"type": "object", "patternProperties": {"^a": {}, "^ab": {}}}, "#"),
+        ({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {}, "b": {}},
+                                       "minProperties": 1, "maxProperties": 2}]}, "#/anyOf/1"),
+    ],
+)  # fmt: skip
+async def test_the_pointer_is_found(
+    compiler: Compiler, schema: dict[str, object], pointer: str
+) -> None:
+    refused = await _refusal(compiler, 'x: "y"\n' + _grammar(schema))
+    assert refused.metadata == {"pointer": pointer}
+    assert refused.message.startswith(f"The schema at {pointer} cannot be enforced: ")
+
+
+async def test_the_function_is_named(compiler: Compiler) -> None:
+    long = {"type": "string", "pattern": "^a$", "minLength": 3}
+    tools = {
+        name: {"type": "object", "properties": {"a": each}, "required": ["a"]}
+        for name, each in (("good", {"type": "string"}), ("bad", long))
+    }
+    calls = CallPlan(tools, required=False, parallel=True)
+    grammar = compose(by_name("hermes"), {}, reasoning="none", calls=calls, answer=None)
+    assert grammar
+    refused = await _refusal(compiler, grammar)
+    assert refused.message.startswith("Parameters of `bad`: The schema at #/properties/a cannot")
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    ['start: "a', "start: other", "", 'start: "a" & /b/', "start: /(?=a)/", "start: /[0-9]/ & /a/"],
+)
+async def test_errors_show_nothing_of_the_grammar(compiler: Compiler, grammar: str) -> None:
+    refused = await _refusal(compiler, "%llguidance {}\n" + grammar)
+    assert "\n" not in refused.message
+    assert "llguidance" not in refused.message
+    assert len(refused.message) < 300
+
+
+async def test_errors_of_the_first_steps_are_seen(compiler: Compiler) -> None:
+    """An engine would go on without the constraint."""
+    options = [f'"{number} "' for number in range(4_000)]
+    refused = await _refusal(compiler, "%llguidance {}\nstart: " + " | ".join(options))
+    assert "too complex" in refused.message
+    one = "%llguidance {}\nstart: OPTION\nOPTION: " + " | ".join(options)
+    await compiler.check(one, vocabulary=None, param="p")
+
+
+def _hostile() -> dict[str, str]:
+    alternatives = [
+        {"anyOf": [{"type": "object", "properties": {f"a{i}_{j}": {}}} for j in range(10)]}
+        for i in range(8)
+    ]
+    nested = "a"
+    for _ in range(5):
+        nested = f"(?:{nested}){{1,1000}}"
+    return {
+        "exponential pattern": _grammar({"type": "string", "pattern": "(a|b)*a(a|b){30}c"}),
+        "nested repeats": "%llguidance {}\nstart: " + regex(nested, param="p"),
+        "100,000 repeats": _grammar({"type": "string", "pattern": "^(ab?c{1,9}){1,100000}$"}),
+        "properties": _grammar(
+            {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(9_000)}}
+        ),
+        "allOf of anyOf": _grammar({"allOf": alternatives}),
+        "enum": _grammar({"enum": [f"value {i}" for i in range(19_000)]}),
+        "multiples": _SLOW,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(_hostile()))
+async def test_hostile_grammars_are_decided(compiler: Compiler, name: str) -> None:
+    """Refused, or harmless as it turns out: but decided, and the next check works."""
+    async with asyncio.timeout(30):
+        (outcome,) = await asyncio.gather(
+            compiler.check(_hostile()[name], vocabulary=None, param="p"), return_exceptions=True
+        )
+    assert outcome is None or "too complex" in str(outcome)
+    await compiler.check(_FINE, vocabulary=None, param="p")
+
+
+async def test_others_go_on_while_one_is_slow() -> None:
+    compiler = Compiler(workers=2, deadline=60.0)
+    try:
+        slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
+        for at in range(5):
+            await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
+        assert not slow.done()
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+    finally:
+        await compiler.stop()
+
+
+async def test_who_finds_no_worker_is_told_to_come_back() -> None:
+    compiler = Compiler(workers=1, deadline=60.0, patience=0.05)
+    try:
+        await compiler.start()
+        slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await compiler.check(_FINE, vocabulary=None, param="p")
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+    finally:
+        await compiler.stop()
+
+
+async def test_identical_checks_share_one_compilation(compiler: Compiler) -> None:
+    results = await asyncio.gather(
+        *(compiler.check(_SLOW, vocabulary=None, param=f"p{at}") for at in range(8)),
+        return_exceptions=True,
+    )
+    assert all(isinstance(result, InvalidRequest) for result in results)
+    assert {result.param for result in results if isinstance(result, InvalidRequest)} == {
+        f"p{at}" for at in range(8)
+    }
+
+
+async def test_a_cancelled_check_leaves_the_work_to_the_next(compiler: Compiler) -> None:
+    first = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
+    second = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_verdicts_are_forgotten_by_size() -> None:
+    compiler = Compiler(workers=1, cache_bytes=500)
+    try:
+        for at in range(5):
+            await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
+        assert compiler.remembered() <= 500
+    finally:
+        await compiler.stop()
+
+
+async def test_memory_is_bounded() -> None:
+    """A worker that may hold next to nothing dies of a grammar that another compiles."""
+    grammar = _hostile()["enum"]
+    small, usual = Compiler(workers=1, memory=1 << 20), Compiler(workers=1)
+    try:
+        refused = await _refusal(small, grammar)
+        assert "too complex" in refused.message
+        await usual.check(grammar, vocabulary=None, param="p")
+    finally:
+        await small.stop()
+        await usual.stop()
+
+
+async def test_a_model_vocabulary_is_read_by_the_named_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    path = tmp_path / "vocabulary.json"
+    path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
+    compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
+    try:
+        await compiler.start(str(path))
+        fine = '%llguidance {}\nstart: "ab" <[3]>'
+        await compiler.check(fine, vocabulary=str(path), param="p")
+        with pytest.raises(InvalidRequest):
+            await compiler.check('start: "c"', vocabulary=str(path), param="p")
+    finally:
+        await compiler.stop()
+
+
+async def test_another_vocabulary_in_the_same_place_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+    path = tmp_path / "vocabulary.json"
+    compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
+    try:
+        path.write_text(json.dumps(["a", "b", "<end>"]))
+        await compiler.check('start: "a"', vocabulary=str(path), words="ab", param="p")
+        with pytest.raises(InvalidRequest):
+            await compiler.check('start: "c"', vocabulary=str(path), words="ab", param="p")
+        path.write_text(json.dumps(["b", "c", "<end>"]))
+        await compiler.check('start: "c"', vocabulary=str(path), words="bc", param="p")
+        with pytest.raises(InvalidRequest):
+            await compiler.check('start: "a"', vocabulary=str(path), words="bc", param="p")
+    finally:
+        await compiler.stop()
+
+
+class _Small:
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tuple(token.encode() for token in tokens)
+        self.types = (*(1 for _ in tokens[:-1]), 3)
+        self.end = (len(tokens) - 1,)
+
+
+def read_small(path: Path) -> _Small:
+    """A vocabulary of a few tokens, as a worker imports its reader."""
+    return _Small(json.loads(path.read_text()))
+
+
+async def test_stopping_leaves_no_process(compiler: Compiler) -> None:
+    await compiler.start()
+    processes = compiler.processes()
+    assert len(processes) == 2
+    await compiler.stop()
+    assert compiler.processes() == ()
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    await compiler.stop()
+
+
+async def test_a_worker_that_dies_is_replaced(compiler: Compiler) -> None:
+    await compiler.start()
+    for process in compiler.processes():
+        os.kill(process, signal.SIGKILL)
+    for at in range(3):
+        await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
+
+
+def test_a_worker_ends_when_its_input_does() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    answers = io.BytesIO()
+    with os.fdopen(read, "rb") as requests:
+        compiler_worker.serve(requests, answers, compiler_worker.CompilerWorker(None).answer)
+    assert answers.getvalue() == b""
+
+
+def test_a_worker_runs_where_processes_have_no_limits() -> None:
+    lines = """
+import sys
+sys.platform, sys.modules["resource"] = "win32", None
+from causerie.chat.compiler_worker import main
+main("1", "")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", lines], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert ended.stderr == b""
+
+
+_GREEDY = """
+import sys, time
+from causerie.chat.worker_process import watch_memory
+watch_memory(int(sys.argv[1]))
+kept = []
+for _ in range(1000):
+    kept.append(bytes(4 << 20) + b"x")
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is watched there")
+def test_a_process_whose_memory_the_system_does_not_bound_watches_itself() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _GREEDY, str(256 << 20)], check=False, capture_output=True
+    )
+    assert (ended.returncode, ended.stderr) == (70, b"")

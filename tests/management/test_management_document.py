@@ -1,0 +1,147 @@
+"""The document of the management API says what the service does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from accountkit import World
+from edgekit import call, serving
+from hypothesis import HealthCheck, settings
+from managekit import OPERATOR, Office, link_path, office
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from causerie.management.document import document
+from causerie.management.keys import KeyOperations
+from causerie.management.people import PeopleOperations
+from causerie.management.projects import ProjectOperations
+from causerie.management.providers import ProviderOperations
+from causerie.management.route import AnyRoute
+from causerie.management.routes import (
+    key_routes,
+    people_routes,
+    project_routes,
+    provider_routes,
+    usage_routes,
+)
+from causerie.management.usage import UsageOperations
+from causerie.store.database import Database
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference/management.md"
+
+
+def _routes() -> list[AnyRoute]:
+    nobody: Any = None  # nothing is asked of them
+    return [
+        *people_routes(PeopleOperations(nobody, link_path)),
+        *project_routes(ProjectOperations(nobody, link_path, nobody)),
+        *key_routes(KeyOperations(nobody, nobody)),
+        *usage_routes(UsageOperations(nobody, nobody)),
+        *provider_routes(ProviderOperations(nobody)),
+    ]
+
+
+DOCUMENT: Any = json.loads(json.dumps(document(_routes())))
+
+
+async def test_it_is_served_to_everybody(world: World) -> None:
+    async with office(world) as services:
+        answer = await call(services.edge, "/api/openapi.json")
+    assert answer.status == 200
+    assert answer.json() == DOCUMENT
+
+
+def test_every_operation_is_there_once() -> None:
+    places = {(route.method.lower(), f"/api{route.path}") for route in _routes()}
+    described = {
+        (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods
+    }
+    assert len(places) == len(_routes())
+    assert described == places
+    names = [
+        each["operationId"] for methods in DOCUMENT["paths"].values() for each in methods.values()
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_every_operation_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for route in _routes():
+        assert f"`{route.method} /api{route.path}`" in page, route.path
+
+
+def test_schemas_are_schemas() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.fixture(scope="module")
+def address(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in a thread of its own, since schemathesis blocks."""
+    file = tmp_path_factory.mktemp("management") / "causerie.db"
+    shutil.copyfile(sqlite_template, file)
+    loop = asyncio.new_event_loop()
+    ready = threading.Event()
+    ports: list[int] = []
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        database = Database(f"sqlite:///{file}")
+        async with office(World(database)) as services:
+            await _furnish(services)
+            async with serving(services.edge) as port:
+                ports.append(port)
+                ready.set()
+                await stop.wait()
+        await database.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield f"http://127.0.0.1:{ports[0]}"
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+async def _furnish(services: Office) -> None:
+    owner = await services.world.person("olga")
+    await services.world.key(await services.world.project(owner=owner), owner)
+
+
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    unsupported_method,
+    negative_data_rejection,
+]
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
+    case.call_and_validate(
+        base_url=address,
+        checks=CHECKS,
+        timeout=20,
+        headers={"authorization": f"Bearer {OPERATOR}"},
+    )
