@@ -13,7 +13,7 @@ from formatkit import WEATHER
 from causerie.chat import answer
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.chat import TextChat
-from causerie.chat.schema import Prepared, WhiteSpace
+from causerie.chat.schema import PreparedSchema, WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
@@ -50,7 +50,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the thread in which each schema is prepared."""
     seen: list[str] = []
 
-    def prepare(schema: Mapping[str, object], **how: Any) -> Prepared:
+    def prepare(schema: Mapping[str, object], **how: Any) -> PreparedSchema:
         seen.append(threading.current_thread().name)
         return genuine(schema, **how)
 

@@ -13,7 +13,7 @@ from formatkit import WEATHER
 from causerie.chat import functions
 from causerie.chat.chat import TextChat
 from causerie.chat.functions import Functions, callable_functions
-from causerie.chat.schema import Prepared
+from causerie.chat.schema import PreparedSchema
 from causerie.chat.schema_cache import SchemaCache
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
@@ -38,7 +38,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Of which field each schema was that was looked at."""
     seen: list[str] = []
 
-    def prepare(schema: Mapping[str, object], *, param: str) -> Prepared:
+    def prepare(schema: Mapping[str, object], *, param: str) -> PreparedSchema:
         seen.append(param)
         return genuine(schema, param=param)
 

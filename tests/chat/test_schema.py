@@ -280,6 +280,38 @@ def test_unknown_keywords_and_formats_are_ignored_and_named(
     assert list(prepare(schema, param="p").ignored) == [f"p {name}" for name in ignored]
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("iri", ["https://a.b/c?d#e", "urn:x:y"], ["", "//a", "a b"]),
+        ("uri-reference", ["", "/a/b", "a?b", "#c", "https://a.b", "./x:y"],
+         ["a b", "\\a", "//", "%zz"]),
+        ("iri-reference", ["/a"], ["a b"]),
+        ("uri-template", ["/a/{id}", "{?x,y*}", "{+p:3}", "%20"],
+         ["{", "{a", "{a b}", "}", "{a:0}"]),
+        ("idn-email", ["a.b@c.d"], ["a", "@b"]),
+        ("idn-hostname", ["a-b.c"], ["-a", "a..b"]),
+        ("json-pointer", ["", "/", "/a~0b/~1", "/a//b"], ["a", "/~2", "/~"]),
+        ("relative-json-pointer", ["0", "1#", "2/a"], ["", "01", "-1", "1a", "#"]),
+        ("regex", ["", "^a+b?$", "(?:a|b)*", "[^a-z0-9]{2}", "\\d\\."],
+         ["(", "[", "a)", "*", "[z-a]"]),
+    ],
+)  # fmt: skip
+def test_every_format_of_the_standard_is_enforced(
+    name: str, good: list[str], bad: list[str]
+) -> None:
+    schema = {"type": "string", "format": name}
+    assert not prepare(schema, param="p").ignored
+    for text in good:
+        assert allows(schema, json.dumps(text)), text
+        assert validate(json.dumps(text), JsonSchema(schema)) is None
+        if name == "regex":
+            re.compile(text)
+    for text in bad:
+        assert not allows(schema, json.dumps(text)), text
+        assert validate(json.dumps(text), JsonSchema(schema)) is not None
+
+
 def test_few_of_many_unknown_keywords_are_named() -> None:
     found = prepare({f"odd{at}": 1 for at in range(1000)}, param="p").ignored
     assert 0 < len(found) <= 32

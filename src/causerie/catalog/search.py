@@ -143,18 +143,18 @@ class CatalogQuery:
 
 
 def takes(one: Listing) -> frozenset[str]:
-    """What may be in a prompt."""
+    """Input modalities of a prompt."""
     images = any(endpoint.profile.images for endpoint in one.endpoints)
     return frozenset({"text", "image"}) if images else frozenset({"text"})
 
 
 def gives(_: Listing) -> frozenset[str]:
-    """What comes out: this service speaks text."""
+    """Output modalities: this service generates text."""
     return frozenset({"text"})
 
 
 def _says(one: Listing, words: Sequence[str]) -> bool:
-    """Whether all words are in its id (with the author), its name or its description."""
+    """Return whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()

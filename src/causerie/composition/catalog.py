@@ -51,7 +51,7 @@ def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsRead
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
-    """What a provider's model supports, as far as it is known; ``None``: nothing is known."""
+    """Return the parameters that a provider's model supports; ``None`` if nothing is known."""
     if probed is None:
         return None
     return of_provider(probed.supported_parameters, switches=probed.thinking == "switch")
@@ -65,7 +65,7 @@ def tariff(price: PriceSettings) -> Tariff:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of models: our ``own`` by their ids, ``probed`` ones by their targets."""
+    """Knowledge of models: our ``own`` by their ids, ``probed`` ones by their targets."""
 
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
@@ -160,7 +160,7 @@ def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
 
 
 def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
-    """What is known of the model now; more once it has been loaded."""
+    """Return what is known of the model now; more once it has been loaded."""
 
     def profile() -> ModelProfile:
         facts = own.engine.known

@@ -102,7 +102,7 @@ def anchor(model: str) -> str:
 
 
 def target_badges(service_view: ServiceView) -> Mapping[str, Sequence[StatusBadge]]:
-    """How the targets of every model stand, by its id."""
+    """Return the state of the targets of every model, by its id."""
     engines = {each.model: _engine(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
     made: dict[str, Sequence[StatusBadge]] = {}

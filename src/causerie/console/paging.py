@@ -26,12 +26,12 @@ class ListPage(Generic[T]):
 
     @property
     def pages(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return max(-(-self.found // PAGE), 1)
 
     @property
     def searchable(self) -> bool:
-        """Whether the list is too long to be looked through."""
+        """Return whether the list is too long to be looked through."""
         return self.total > PAGE
 
     def address(self, number: int) -> str:

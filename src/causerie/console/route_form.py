@@ -47,7 +47,7 @@ SORTS = (("", "not set"), ("price", "price"), ("throughput", "throughput"), ("la
 
 @dataclass(frozen=True, slots=True)
 class RouteForm:
-    """What was typed. ``written``: the body was pasted, and the picks count for nothing.
+    """Values of the form. ``written``: the body was pasted, and the picks count for nothing.
 
     ``reject``: the client sends ``x-unknown-params: reject``.
     """

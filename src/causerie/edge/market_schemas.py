@@ -1,4 +1,4 @@
-"""What a router's door sends alongside what all doors do, as JSON Schema.
+"""JSON Schemas of what only the doors of routers send.
 
 The names are those that clients of the well-known aggregating router read.
 """

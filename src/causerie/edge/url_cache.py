@@ -14,7 +14,7 @@ _SCHEMES = (b"http", b"https")
 
 
 class RequestTarget(NamedTuple):
-    """What a request target names.
+    """Parts of a request target.
 
     ``host`` is that of an absolute target, which decides in place of the ``Host`` header
     (RFC 9112, section 3.2.2), and ``None`` for any other.

@@ -29,7 +29,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
 
 
 class ConfiguredSupport(Struct, frozen=True):
-    """What the configuration says of a model there. ``effective`` is what requests are held to;
+    """Configured support of a model's parameters. ``effective`` is what requests are held to;
     ``None``: everything is let through. ``remark`` is what stands behind the day of the probe."""
 
     supported: frozenset[str] | None = None

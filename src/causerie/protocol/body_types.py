@@ -226,7 +226,7 @@ class PriceCeiling(Struct, forbid_unknown_fields=True):
 
 
 class ProviderPreferences(Struct, forbid_unknown_fields=True):
-    """Which providers may answer, and in which order."""
+    """The providers that may answer, and their order."""
 
     order: Annotated[ProviderNames | None, Meta(description="These first, in this order.")] = None
     only: Annotated[ProviderNames | None, Meta(description="Nobody else.")] = None

@@ -178,7 +178,7 @@ class FormatParameters(Struct):
 
 
 class ReasoningBody(Struct, forbid_unknown_fields=True):
-    """How the model thinks, at doors of routers."""
+    """Settings of the model's thinking, at doors of routers."""
 
     effort: Effort | None = None
     max_tokens: Annotated[Natural | None, Meta(description="Not alongside `effort`.")] = None

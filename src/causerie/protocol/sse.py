@@ -42,7 +42,7 @@ class EventDecoder:
 
     @property
     def held(self) -> int:
-        """How many bytes of an unfinished event are held, about."""
+        """Approximate number of bytes held of an unfinished event."""
         return self._size + self._held
 
     def feed(self, piece: bytes) -> list[bytes]:

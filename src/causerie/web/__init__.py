@@ -1,4 +1,4 @@
-"""What the console and the management API share: routes with path parameters, exported files.
+"""Routes with path parameters and exported files, for the console and the management API.
 
 Knows the edge; knows neither pages nor JSON, and no accounts.
 """

@@ -15,7 +15,7 @@ from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import unsupported
 from causerie.chat.schema.texts import choice, regex
 
-__all__ = ["Prepared", "WhiteSpace", "choice", "json_object", "prepare", "regex"]
+__all__ = ["PreparedSchema", "WhiteSpace", "choice", "json_object", "prepare", "regex"]
 
 _MAX_BYTES = 500_000
 
@@ -40,7 +40,7 @@ class WhiteSpace(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSchema:
     """A schema as the engine takes it, and the annotations in it that nobody knows."""
 
     text: str
@@ -54,7 +54,7 @@ def prepare(
     *,
     param: str,
     white_space: WhiteSpace = WhiteSpace.FIXED,
-) -> Prepared:
+) -> PreparedSchema:
     """Return the constraint by which a JSON document follows ``schema``.
 
     Raises ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
@@ -62,7 +62,7 @@ def prepare(
     """
     rewriter = Rewriter(schema, param, close=True)
     text = _write(rewriter.rewrite(), param, white_space)
-    return Prepared(text, rewriter.ignored())
+    return PreparedSchema(text, rewriter.ignored())
 
 
 def json_object(white_space: WhiteSpace) -> str:

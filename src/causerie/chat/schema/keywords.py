@@ -62,10 +62,38 @@ _URI = (
     rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:#(?:{_SEGMENT}|[/?])*)?"
 )
 _HEX = "[0-9A-Fa-f]"
+_NO_COLON = r"(?:[A-Za-z0-9._~!$&'()*+,;=@\-]|%[0-9A-Fa-f]{2})"
+_RELATIVE = (
+    rf"(?:/?{_NO_COLON}+(?:/{_SEGMENT}*)*)?"
+    rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:#(?:{_SEGMENT}|[/?])*)?"
+)
+_REFERENCE = f"(?:{_URI}|{_RELATIVE})"
+_POINTER = "(?:/(?:[^/~]|~[01])*)*"
+_VARIABLE = r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*(?:\*|:[1-9][0-9]{0,3})?"
+_TEMPLATE = (
+    rf"(?:[A-Za-z0-9._~:/?#@!$&()*+,;=\-]|%{_HEX}{{2}}"
+    rf"|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+)
+# Characters, escapes, classes and groups of these, each with a quantifier: part of ECMAScript's.
+_ATOM_OF_REGEX = (
+    r"(?:[A-Za-z0-9 _\-,:;@#%&=<>!'~`\"]|\\[dDwWsS.*+?()\[\]{}|/^$\\]|\."
+    r"|\[\^?(?:[A-Za-z0-9_ .]|\\[dDwWsS]|a-z|A-Z|0-9)+\])(?:[*+?]|\{[0-9]{1,2}\})?"
+)
+_GROUP_OF_REGEX = rf"\((?:\?:)?(?:{_ATOM_OF_REGEX})+(?:\|(?:{_ATOM_OF_REGEX})+)*\)[*+?]?"
+_REGEX = rf"\^?(?:{_ATOM_OF_REGEX}|{_GROUP_OF_REGEX})*\$?"
 
 SPELLED = {
     "uri": _URI,
     "url": _URI,
+    "uri-reference": _REFERENCE,
+    "uri-template": _TEMPLATE,
+    "iri": _URI,
+    "iri-reference": _REFERENCE,
+    "idn-email": FORMATS["email"],
+    "idn-hostname": FORMATS["hostname"],
+    "json-pointer": _POINTER,
+    "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
+    "regex": _REGEX,
     "byte": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
     "char": r"[\s\S]",
     "decimal": r"-?[0-9]+(?:\.[0-9]+)?",
@@ -75,7 +103,11 @@ SPELLED = {
         for version in range(1, 9)
     },
 }
-"""Formats that libraries write and the engine does not know, as patterns (also of RFC 4648)."""
+"""Formats that the engine does not know, as patterns: all others of the standard, and those that
+libraries write (RFC 3986, 4648, 6570, 6901).
+
+Each admits a part of its format: addresses and names with international letters are ASCII.
+"""
 
 NOTES = frozenset({
     "password", "binary", "path", "file-path", "directory-path", "multi-line", "textarea",

@@ -51,7 +51,7 @@ def endpoints(one: Listing) -> Sequence[EndpointRow]:
 
 
 def names_of(one: Listing) -> Mapping[str, str]:
-    """What endpoints are called, by target: the provider, and its model where it has several."""
+    """Names of endpoints, by target: the provider, and its model where it has several."""
     providers = [endpoint.provider for endpoint in one.endpoints]
     return {
         endpoint.name: endpoint.name

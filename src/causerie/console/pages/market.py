@@ -113,5 +113,5 @@ def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
 
 
 def _asked(one: Listing) -> str:
-    """What a request names."""
+    """Values that a request names."""
     return f"{one.id}:{one.twist}" if one.twist else one.id

@@ -201,7 +201,7 @@ class OperatorPages:
 
 
 def _texts(each: User | OneTimeLink) -> tuple[str, ...]:
-    """What a line of the list of users is found by."""
+    """Return the texts by which a user is found in the list."""
     return (each.name, each.email) if isinstance(each, User) else (each.email or "",)
 
 

@@ -151,7 +151,7 @@ class ProjectPages:
 
 
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:
-    """What a line of the list of members is found by."""
+    """Return the texts by which a member is found in the list."""
     if isinstance(each, ProjectMember):
         return each.user.name, each.user.email
     return (each.email or "",)

@@ -153,7 +153,7 @@ def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
 def _generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
-    """Whether a new answer begins; a continued message must be there to be continued."""
+    """Return whether a new answer begins; a continued message must be there to be continued."""
     wanted = read(fields, "add_generation_prompt")
     if not continues:
         return True if wanted is None else wanted

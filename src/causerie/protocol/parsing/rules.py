@@ -1,4 +1,4 @@
-"""What a door accepts, and the names of all parameters by what becomes of them."""
+"""Rules by which a door reads requests, and the names of all parameters by their treatment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from causerie.protocol import bounded_json, parameters
 
 
 class ParsingRules(Struct, frozen=True):
-    """How a body is read.
+    """Rules by which a body is read.
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``
     object, ``router`` whether it knows ``models``, ``provider`` and the like;

@@ -1,4 +1,4 @@
-"""How tokens are drawn and where the answer stops."""
+"""Readers of sampling parameters, output limits and stop conditions."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
 
 
 def read_top_logprobs(body: ObjectReader) -> int | None:
-    """How many alternatives each token carries; ``None`` where none were asked for."""
+    """Return the number of alternatives that each token carries; ``None`` where none are asked."""
     wanted = read(body, "logprobs")
     top = read(body, "top_logprobs")
     if top is not None and not wanted:
