@@ -218,7 +218,7 @@ async def test_memory_is_bounded() -> None:
 async def test_a_model_vocabulary_is_read_by_the_named_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     path = tmp_path / "vocabulary.json"
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
@@ -235,7 +235,7 @@ async def test_a_model_vocabulary_is_read_by_the_named_function(
 async def test_another_vocabulary_in_the_same_place_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     path = tmp_path / "vocabulary.json"
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
     try:

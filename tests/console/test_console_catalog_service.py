@@ -65,7 +65,7 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
             status, found = await page(running, "/catalog/acme/big")
             assert status == 200
             assert "A big one." in found
-            assert "Nobody has asked for this model" in found
+            assert "No requests in the last 24 hours" in found
             key = (await opened.key(name="robot")).credential
             assert (await running.ask(R, "acme/big", key, provider={"only": ["up"]}))[0] == 200
             only = {"only": ["up"], "allow_fallbacks": False}

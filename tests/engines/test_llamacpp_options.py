@@ -50,7 +50,7 @@ def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf",
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
-    for name in set(LlamaCppOptions.__slots__) - {"shares_cores"}:
+    for name in LlamaCppOptions.__slots__:
         assert getattr(launch, name) == getattr(options, name)
 
 
@@ -132,16 +132,13 @@ def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
     assert available_memory([limit]) == machine // 2
 
 
-def test_threads_spin_shortly_only_where_cores_are_shared(
+def test_threads_spin_shortly_unless_the_environment_says_otherwise(
     machine: pytest.MonkeyPatch,
 ) -> None:
     machine.delenv("GOMP_SPINCOUNT", raising=False)
-    alone = for_machine(FILE, LlamaCppOptions(), HEADER)
-    alongside = for_machine(FILE, LlamaCppOptions(shares_cores=True), HEADER)
-    assert "GOMP_SPINCOUNT" not in environment(alone)
-    assert environment(alongside)["GOMP_SPINCOUNT"] == "1000"
+    assert environment()["GOMP_SPINCOUNT"] == "1000"
     machine.setenv("GOMP_SPINCOUNT", "7")
-    assert environment(alone)["GOMP_SPINCOUNT"] == environment(alongside)["GOMP_SPINCOUNT"] == "7"
+    assert environment()["GOMP_SPINCOUNT"] == "7"
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ class _Makers:
             LlamaCppEngine,
             model.id,
             weights.path,
-            LlamaCppOptions(**structs.asdict(model.llamacpp), shares_cores=self._share_cores()),
+            LlamaCppOptions(**structs.asdict(model.llamacpp)),
             sampling=model.sampling,
             load_seconds=self._settings.engines.load_seconds,
         )
@@ -268,10 +268,6 @@ class _Makers:
             sampling=model.sampling,
             load_seconds=self._settings.engines.load_seconds,
         )
-
-    def _share_cores(self) -> bool:
-        """Return true if several models may compute at the same time."""
-        return sum(model.engine == "llamacpp" for model in self._settings.models) > 1
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
         """One download at a time: it has the whole line, and there is one bar.

@@ -42,16 +42,11 @@ class LlamaCppOptions:
     """A file."""
     draft: str | None = None
     """A file."""
-    shares_cores: bool = False
-    """Other models compute on the same cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything decided: what the child process is told (``memory`` in bytes).
-
-    With ``short_spin`` its threads wait for each other only a moment on a core.
-    """
+    """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
     context: int
@@ -65,7 +60,6 @@ class Launch:
     lora: tuple[str, ...]
     draft: str | None
     memory: int
-    short_spin: bool = False
 
     @property
     def files(self) -> str:
@@ -111,7 +105,6 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         draft=options.draft,
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
-        short_spin=options.shares_cores,
     )
 
 

@@ -19,9 +19,8 @@ from causerie.engines.watchdog import Pulse
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
-# By default threads spin for long while they wait for each other, which is fastest where the cores
-# are theirs alone. Where several busy models want them, generation falls to a few tokens per
-# second.
+# By default threads spin for long while they wait for each other. Beside any other program that
+# keeps a core busy generation then falls to a few tokens per second, and alone nothing is won.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
 _QUESTIONS = (
     ("/health", 10.0),  # its threads answer whatever is computed
@@ -36,7 +35,7 @@ async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppCh
 
     ``pulse`` beats while it answers.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch))
+    process = await EngineProcess.start(_COMMAND, environment())
     key = secrets.token_urlsafe(32)
     try:
         async with asyncio.timeout(load_seconds):
@@ -53,10 +52,10 @@ async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppCh
     return EngineChild(process, LlamaCppClient(place, key), pulse, _QUESTIONS, _dying_words)
 
 
-def environment(launch: Launch) -> dict[str, str]:
-    """Ours for the child; what is set there stays."""
+def environment() -> dict[str, str]:
+    """Return the environment of the child: ours, in which a value that is set stays."""
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
-    return {**_SHORT_SPIN, **ours} if launch.short_spin else ours
+    return {**_SHORT_SPIN, **ours}
 
 
 class _Ended(Exception):
