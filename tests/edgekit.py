@@ -12,6 +12,7 @@ from typing import Any
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.edge.application import Edge
 from causerie.edge.connections import Connections
 from causerie.edge.doors import DoorTable, MountedDoor
@@ -23,8 +24,10 @@ from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import Meter
 from causerie.pipeline import Pipeline, PipelineDoor, Scopes
 from causerie.protocol import chunk_encoder
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
+from causerie.protocol.model_entries import Model
 from causerie.protocol.request import ChatRequest
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetStatus
@@ -47,6 +50,10 @@ HELLO: tuple[Event, ...] = (
     Finished("stop"),
     Usage(prompt=3, completion=2),
 )
+MODELS = [
+    ServedModel(ModelCard(id, id), [TargetCapabilities(Candidate("script"))]).entry()
+    for id in ("m", "org/m2")
+]
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -77,12 +84,12 @@ class ScriptedPipeline(Pipeline):
         self.opened = asyncio.Event()
         self.released = asyncio.Event()
 
-    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
-        return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
+    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
+        return MODELS
 
-    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
         for entry in self.models(door, caller):
-            if entry["id"] == name:
+            if entry.id == name:
                 return entry
         raise NotFound("There is no such model.", code="model_not_found", param="model")
 

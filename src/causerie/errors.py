@@ -21,6 +21,9 @@ a stack trace or another server's body.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
 
 
 def counted(number: float, noun: str) -> str:
@@ -37,6 +40,23 @@ def forget_frames(failure: BaseException) -> None:
     one: BaseException | None = failure
     while one is not None:
         one.__traceback__, one = None, one.__context__
+
+
+class ErrorDetails(Struct, frozen=True, kw_only=True):
+    """A failure as the body reports it; ``param`` names the field of the request."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | int
+    """The status instead of a word, for clients whose generated types demand it."""
+    metadata: Mapping[str, Any] | UnsetType = UNSET
+
+
+class Error(Struct, frozen=True):
+    """The JSON body of a failure."""
+
+    error: ErrorDetails
 
 
 class ServiceError(Exception):
@@ -69,22 +89,20 @@ class ServiceError(Exception):
         self.metadata = dict(metadata or {})
         self.headers = dict(headers or {})
 
-    def body(self) -> dict[str, object]:
-        """The JSON body of the response: ``{"error": {...}}``."""
-        return {"error": self.error()}
+    def body(self) -> Error:
+        """Return the JSON body of the response."""
+        return Error(self.error())
 
-    def error(self) -> dict[str, object]:
+    def error(self) -> ErrorDetails:
         """Return the error as the body reports it."""
-        error: dict[str, object] = {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-        }
         metadata = {"retryable": True, **self.metadata} if self.retryable else self.metadata
-        if metadata:
-            error["metadata"] = metadata
-        return error
+        return ErrorDetails(
+            message=self.message,
+            type=self.type,
+            param=self.param,
+            code=self.code,
+            metadata=metadata or UNSET,
+        )
 
 
 class InvalidRequest(ServiceError):

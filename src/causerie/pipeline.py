@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import UNSET, Struct, structs
 
@@ -47,6 +47,7 @@ from causerie.protocol.candidate import Candidate
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
 from causerie.protocol.events import BatchSink
 from causerie.protocol.labels import UNLABELLED, Labels
+from causerie.protocol.model_entries import Model
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.attempt import Attempt
@@ -345,7 +346,7 @@ class Pipeline:
             )
         return entry
 
-    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
         """The catalog behind a door, as ``GET /models`` shows it to this caller."""
         mine = None if caller is None else caller.models
         return [
@@ -354,7 +355,7 @@ class Pipeline:
             if mine is None or not mine.isdisjoint(model.names)
         ]
 
-    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
         """The entry of one model, by any of its names; raises as :meth:`allowed` does."""
         if caller is None:
             model = self.catalog.resolve(door.models, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
@@ -79,15 +80,16 @@ def test_lengths_are_those_that_hold_whoever_answers() -> None:
     entry = model(
         *(TargetCapabilities(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]  # lambda
     ).entry()
-    assert (entry["context_length"], entry["max_output_tokens"]) == (4000, 500)
-    assert entry["architecture"]["input_modalities"] == ["text", "image"]
-    assert entry["reasoning"]["mandatory"] is False
+    assert (entry.context_length, entry.max_output_tokens) == (4000, 500)
+    assert entry.architecture.input_modalities == ["text", "image"]
+    assert entry.reasoning
+    assert entry.reasoning.mandatory is False
 
 
 def test_the_reasoning_object_is_shown_where_a_door_knows_it() -> None:
     own = model(TargetCapabilities(A, HONOURED))
-    assert "reasoning" not in own.entry()["supported_parameters"]
-    assert "reasoning" in own.entry(reasoning_object=True)["supported_parameters"]
+    assert "reasoning" not in own.entry().supported_parameters
+    assert "reasoning" in own.entry(reasoning_object=True).supported_parameters
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -135,7 +137,7 @@ class TestProbed:
 @pytest.mark.parametrize("thinks", [True, False])
 def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool) -> None:
     offer = TargetCapabilities(Candidate("t"), HONOURED, lambda: ModelProfile(thinks=thinks))
-    entry = ServedModel(ModelCard("m", "m"), [offer]).entry(reasoning_object=True)
+    entry = to_builtins(ServedModel(ModelCard("m", "m"), [offer]).entry(reasoning_object=True))
     assert ("reasoning" in entry) == thinks
     assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
     assert ("thinking" in view(entry).abilities, bool(view(entry).efforts)) == (thinks, thinks)

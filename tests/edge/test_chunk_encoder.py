@@ -156,7 +156,8 @@ def test_an_answer_without_its_usage_is_no_answer() -> None:
 def test_a_stream_that_breaks_ends_every_choice_once(events: list[Event], ended: list[int]) -> None:
     fold = ChunkEncoder(ResponseContext(CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f"))
     fold.feed(events)
-    told = json.loads(fold.broken({"message": "It broke."}).removeprefix(b"data: "))
-    assert told["error"] == {"message": "It broke."}
+    error = InternalError("It broke.").error()
+    told = json.loads(fold.broken(error).removeprefix(b"data: "))
+    assert told["error"] == msgspec.to_builtins(error)
     assert [choice["index"] for choice in told["choices"]] == ended
     assert all(choice["finish_reason"] == "error" for choice in told["choices"])

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import schemathesis
-from edgekit import ASK, ScriptedPipeline, call, make_edge, serving
+from edgekit import ASK, ScriptedPipeline, Statuses, call, make_edge, serving
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -22,8 +22,13 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from causerie.edge.health import EngineHealth, Health
 from causerie.edge.openapi import document
 from causerie.edge.request_schemas import request_schemas
+from causerie.edge.response_schemas import response_schemas
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import Error, ErrorDetails
+from causerie.protocol.model_entries import RouterModel, ServedModelEntry
 from causerie.protocol.parsing import HINTS, HONOURED
 
 DOCUMENT = document(4096)
@@ -54,7 +59,27 @@ async def test_answers_are_as_described() -> None:
         hold(served, "ChunkEvent", {"data": event})
     for chunk in events[:-1]:
         hold(served, "Chunk", json.loads(chunk))
-    hold(served, "Error", (await call(edge, "/v1/chat/completions", b"{")).json())
+    for agent in ("OpenAI/Python 2", "speakeasy-sdk/typescript 1"):  # the latter reads a number
+        headers = {"user-agent": agent}
+        refused = await call(edge, "/v1/chat/completions", b"{", headers=headers)
+        hold(served, "Error", refused.json())
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ready", "/health/live"])
+@pytest.mark.parametrize("state", list(EngineState))
+async def test_health_is_as_described(path: str, state: EngineState) -> None:
+    engine = EngineStatus("m", state, slots=2, busy=1, idle_seconds=0.5, detail="loads")
+    answer = await call(make_edge(statuses=Statuses([engine])), path)
+    hold(DOCUMENT, "Health", answer.json())
+    assert ("error" in answer.json()) == (answer.status == 503)
+
+
+def test_a_schema_of_an_answer_names_every_field_of_its_type() -> None:
+    schemas = response_schemas()
+    for kind in (Error, ErrorDetails, Health, EngineHealth, ServedModelEntry, RouterModel):
+        properties = schemas[kind.__name__]["properties"]
+        assert isinstance(properties, dict)
+        assert tuple(properties) == kind.__struct_fields__
 
 
 def hold(served: Any, name: str, value: object) -> None:

@@ -1,16 +1,10 @@
-"""Reports to the bearer of a router's key: the key, its money, and one past request.
-
-Names and units are those that clients of the well-known aggregating router read. Values that do not
-exist here are zero or ``null``.
-"""
+"""Reports to the bearer of a router's key: the key, its money, and one past request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
 
 from causerie.access.keys import Caller
 from causerie.accounts.authorization import Clock
@@ -24,6 +18,13 @@ from causerie.accounts.usage import RecordFilter, UsageReader
 from causerie.errors import NotFound
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import CLIENT_GONE
+from causerie.protocol.key_statements import (
+    Credits,
+    FreeRequests,
+    Generation,
+    KeyRateLimit,
+    KeyStatement,
+)
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 _OWN = "causerie"
@@ -40,7 +41,7 @@ class Statements:
         self._clock = clock
         self._free_days = free_days
 
-    async def key(self, caller: Caller) -> Mapping[str, Any]:
+    async def key(self, caller: Caller) -> KeyStatement:
         """``GET /key``: what the key is, what it has spent, and what it still may."""
         member = _member(caller)
         key, now = member.grant.key, self._clock()
@@ -52,49 +53,37 @@ class Statements:
         free = await self._free_days.of(key.project_id)
         budget = _overall(key.bounds.budgets)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
-        return {
-            "label": key.name,
-            "name": key.name,
-            "limit": None if budget is None else float(budget.amount),
-            "limit_remaining": None if left is None else float(left),
-            "limit_reset": None if budget is None else _RESETS.get(budget.period),
-            "usage": float(spent[BudgetPeriod.NEVER]),
-            "usage_daily": float(spent[BudgetPeriod.DAY]),
-            "usage_weekly": float(spent[BudgetPeriod.WEEK]),
-            "usage_monthly": float(spent[BudgetPeriod.MONTH]),
-            **dict.fromkeys(("byok_usage", "byok_usage_daily"), 0),
-            **dict.fromkeys(("byok_usage_weekly", "byok_usage_monthly"), 0),
-            "include_byok_in_limit": False,
-            "is_free_tier": not await self._put_in(key.project_id),
-            "is_management_key": key.purpose is Purpose.MANAGEMENT,
-            "is_provisioning_key": key.purpose is Purpose.MANAGEMENT,
-            "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
-            "creator_user_id": key.created_by or None,
-            "organization_id": None,
-            "workspace_id": key.project_id,
-            "allowed_data_regions": ["global"],
-            "free_model_daily_requests": {
-                "limit": free.limit,
-                "used": free.used,
-                "remaining": free.left,
-            },
-            "rate_limit": {
-                "requests": -1,
-                "interval": "10s",
-                "note": "See the x-ratelimit headers of replies.",
-            },
-        }
+        return KeyStatement(
+            label=key.name,
+            name=key.name,
+            limit=None if budget is None else float(budget.amount),
+            limit_remaining=None if left is None else float(left),
+            limit_reset=None if budget is None else _RESETS.get(budget.period),
+            usage=float(spent[BudgetPeriod.NEVER]),
+            usage_daily=float(spent[BudgetPeriod.DAY]),
+            usage_weekly=float(spent[BudgetPeriod.WEEK]),
+            usage_monthly=float(spent[BudgetPeriod.MONTH]),
+            is_free_tier=not await self._put_in(key.project_id),
+            is_management_key=key.purpose is Purpose.MANAGEMENT,
+            is_provisioning_key=key.purpose is Purpose.MANAGEMENT,
+            expires_at=None if key.expires_at is None else key.expires_at.isoformat(),
+            creator_user_id=key.created_by or None,
+            workspace_id=key.project_id,
+            free_model_daily_requests=FreeRequests(
+                limit=free.limit, used=free.used, remaining=free.left
+            ),
+            rate_limit=KeyRateLimit(),
+        )
 
-    async def credits(self, caller: Caller) -> Mapping[str, Any]:
+    async def credits(self, caller: Caller) -> Credits:
         """``GET /credits``: all that was put in for the project, and all that it has spent."""
         project = _member(caller).project
         spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
-        return {
-            "total_credits": float(await self._put_in(project)),
-            "total_usage": float(spent.cost),
-        }
+        return Credits(
+            total_credits=float(await self._put_in(project)), total_usage=float(spent.cost)
+        )
 
-    async def generation(self, caller: Caller, id: str) -> Mapping[str, Any]:
+    async def generation(self, caller: Caller, id: str) -> Generation:
         """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
         project, now = _member(caller).project, self._clock()
         found = await self._reader.records(
@@ -132,46 +121,34 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
     return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
-def _facts(record: UsageRecord) -> dict[str, Any]:
+def _facts(record: UsageRecord) -> Generation:
     provider, slash, _ = record.served_by.partition("/")
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
-    nothing = (
-        *("cache_discount", "external_user", "moderation_latency"),
-        *("native_tokens_completion_images", "num_fetches", "num_input_audio_prompt"),
-        *("num_media_completion", "num_media_prompt", "num_search_results", "preset_id"),
-        *("provider_responses", "response_cache_source_id", "router", "service_tier"),
-        *("session_id", "upstream_id", "upstream_inference_cost", "user_agent"),
-        *("web_search_engine", "workspace_id"),
+    return Generation(
+        id=record.request_id,
+        request_id=record.request_id,
+        app_id=_number(record.app),
+        created_at=began.isoformat(),
+        http_referer=record.referer or None,
+        origin=record.referer,
+        model=record.model,
+        provider_name=(provider if slash else _OWN) if record.served_by else None,
+        streamed=record.stream,
+        cancelled=record.status == CLIENT_GONE,
+        finish_reason=record.finish,
+        native_finish_reason=record.finish,
+        latency=None if first is None else first / 1000,
+        generation_time=None if first is None else (record.duration_us - first) / 1000,
+        tokens_prompt=record.prompt,
+        tokens_completion=record.completion,
+        native_tokens_prompt=record.prompt,
+        native_tokens_cached=record.cached,
+        native_tokens_completion=record.completion,
+        native_tokens_reasoning=record.reasoning,
+        total_cost=float(record.cost),
+        usage=float(record.cost),
     )
-    return {
-        **dict.fromkeys(nothing),
-        "id": record.request_id,
-        "request_id": record.request_id,
-        "api_type": "completions",
-        "app_id": _number(record.app),
-        "created_at": began.isoformat(),
-        "data_region": "global",
-        "http_referer": record.referer or None,
-        "origin": record.referer,
-        "model": record.model,
-        "provider_name": (provider if slash else _OWN) if record.served_by else None,
-        "is_byok": False,
-        "streamed": record.stream,
-        "cancelled": record.status == CLIENT_GONE,
-        "finish_reason": record.finish,
-        "native_finish_reason": record.finish,
-        "latency": None if first is None else first / 1000,
-        "generation_time": None if first is None else (record.duration_us - first) / 1000,
-        "tokens_prompt": record.prompt,
-        "tokens_completion": record.completion,
-        "native_tokens_prompt": record.prompt,
-        "native_tokens_cached": record.cached,
-        "native_tokens_completion": record.completion,
-        "native_tokens_reasoning": record.reasoning,
-        "total_cost": float(record.cost),
-        "usage": float(record.cost),
-    }
 
 
 def _number(app: str) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
@@ -19,6 +19,15 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS, USUAL
 from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import (
+    Architecture,
+    Links,
+    ModelEndpoints,
+    RouterEndpoint,
+    RouterModel,
+    RouterReasoning,
+    TopProvider,
+)
 from causerie.protocol.preferences import INDIFFERENT, SortBy
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.target_stats import UNKNOWN, Percentiles, TargetStats
@@ -219,119 +228,100 @@ class Listing:
         """The longest of its endpoints: where one's is too short, another one is asked."""
         return _most(one.profile.context_length for one in self.endpoints)
 
-    def entry(self, *, reasoning_object: bool = True) -> dict[str, Any]:
-        """The model as ``GET /models`` shows it; ``details`` is below the base URL."""
+    def entry(self, *, reasoning_object: bool = True) -> RouterModel:
+        """Return the model as ``GET /models`` shows it."""
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
-        entry: dict[str, Any] = {
-            "id": self.id,
-            "object": "model",
-            "canonical_slug": self.id,
-            "name": self.card.name,
-            "created": self.card.created,
-            "owned_by": self.id.partition("/")[0],
-            "description": self.card.description,
-            "context_length": self.context_length,
-            "architecture": _architecture(profiles),
-            "pricing": top.tariff.entry(),
-            "top_provider": {
-                "context_length": top.profile.context_length,
-                "max_completion_tokens": top.profile.max_output_tokens,
-                "is_moderated": False,
-            },
-            "per_request_limits": None,
-            "supported_parameters": sorted(parameters),
-            "default_parameters": None,
-            "supported_voices": None,
-            "expiration_date": self.ends.isoformat() if self.ends is not None else None,
-            "links": {"details": f"/models/{self.id}/endpoints"},
-        }
-        longest = _most(profile.max_output_tokens for profile in profiles)
-        if longest is not None:
-            entry["max_output_tokens"] = longest
         thinks = any(profile.thinks for profile in profiles)
-        if thinks and parameters & {"reasoning", "reasoning_effort"}:
-            entry["reasoning"] = _reasoning(profiles)
-        return entry
+        reasons = thinks and parameters & {"reasoning", "reasoning_effort"}
+        longest = _most(profile.max_output_tokens for profile in profiles)
+        return RouterModel(
+            id=self.id,
+            canonical_slug=self.id,
+            name=self.card.name,
+            created=self.card.created,
+            owned_by=self.id.partition("/")[0],
+            description=self.card.description,
+            context_length=self.context_length,
+            architecture=_architecture(profiles),
+            pricing=top.tariff.entry(),
+            top_provider=TopProvider(
+                context_length=top.profile.context_length,
+                max_completion_tokens=top.profile.max_output_tokens,
+            ),
+            supported_parameters=sorted(parameters),
+            expiration_date=None if self.ends is None else self.ends.isoformat(),
+            links=Links(details=f"/models/{self.id}/endpoints"),
+            max_output_tokens=UNSET if longest is None else longest,
+            reasoning=_reasoning(profiles) if reasons else UNSET,
+        )
 
-    def with_endpoints(self) -> dict[str, Any]:
-        """The model with each of its endpoints, as ``GET /models/ID/endpoints`` shows it."""
-        return {
-            "id": self.id,
-            "name": self.card.name,
-            "created": self.card.created,
-            "description": self.card.description,
-            "architecture": _architecture([one.profile for one in self.endpoints]),
-            "endpoints": [self._endpoint(one) for one in self.endpoints],
-        }
+    def with_endpoints(self) -> ModelEndpoints:
+        """Return the model with its endpoints, as ``GET /models/ID/endpoints`` shows it."""
+        return ModelEndpoints(
+            id=self.id,
+            name=self.card.name,
+            created=self.card.created,
+            description=self.card.description,
+            architecture=_architecture([one.profile for one in self.endpoints]),
+            endpoints=[self._endpoint(one) for one in self.endpoints],
+        )
 
-    def _endpoint(self, one: CatalogEndpoint) -> dict[str, Any]:
-        target_stats, profile = self.stats_of(one.name) or UNKNOWN, one.profile
-        return {
-            "name": f"{one.provider} | {self.id}",
-            "model_id": self.id,
-            "model_name": self.card.name,
-            "provider_name": one.provider,
-            "tag": one.name,
-            "context_length": profile.context_length or 0,
-            "max_completion_tokens": profile.max_output_tokens,
-            "max_prompt_tokens": None,
-            "pricing": one.tariff.entry(),
-            "quantization": one.quantization,
-            "supported_parameters": sorted(one.parameters),
-            "supported_parameters_measured": one.probed.isoformat() if one.probed else None,
-            "supports_implicit_caching": one.tariff.cached is not None,
-            "supports_voice_cloning": False,
-            "supports_tool_choice": _tool_choice(one.parameters),
-            "keeps_data": not one.private,
-            "status": 0 if target_stats.up else -1,
-            **_figures(target_stats),
-        }
-
-
-def _figures(target_stats: TargetStats) -> dict[str, Any]:
-    """Times in milliseconds, speeds in tokens per second, uptimes in percent."""
-    return {
-        "latency_last_5m": _percentiles(target_stats.first_token, 1000),
-        "throughput_last_5m": _percentiles(target_stats.speed, 1),
-        "latency_last_30m": _percentiles(target_stats.first_token_half_hour, 1000),
-        "throughput_last_30m": _percentiles(target_stats.speed_half_hour, 1),
-        "uptime_last_5m": _percent(target_stats.uptime),
-        "uptime_last_30m": _percent(target_stats.uptime_half_hour),
-        "uptime_last_1d": _percent(target_stats.uptime_day),
-    }
+    def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
+        stats, profile = self.stats_of(one.name) or UNKNOWN, one.profile
+        return RouterEndpoint(
+            name=f"{one.provider} | {self.id}",
+            model_id=self.id,
+            model_name=self.card.name,
+            provider_name=one.provider,
+            tag=one.name,
+            context_length=profile.context_length or 0,
+            max_completion_tokens=profile.max_output_tokens,
+            pricing=one.tariff.entry(),
+            quantization=one.quantization,
+            supported_parameters=sorted(one.parameters),
+            supported_parameters_measured=one.probed.isoformat() if one.probed else None,
+            supports_implicit_caching=one.tariff.cached is not None,
+            supports_tool_choice=_tool_choice(one.parameters),
+            keeps_data=not one.private,
+            status=0 if stats.up else -1,
+            latency_last_5m=_percentiles(stats.first_token, 1000),
+            throughput_last_5m=_percentiles(stats.speed, 1),
+            latency_last_30m=_percentiles(stats.first_token_half_hour, 1000),
+            throughput_last_30m=_percentiles(stats.speed_half_hour, 1),
+            uptime_last_5m=_percent(stats.uptime),
+            uptime_last_30m=_percent(stats.uptime_half_hour),
+            uptime_last_1d=_percent(stats.uptime_day),
+        )
 
 
-def _percentiles(measured: Percentiles | None, factor: float) -> dict[str, float] | None:
+def _percentiles(measured: Percentiles | None, factor: float) -> Percentiles | None:
     if measured is None:
         return None
-    return {name: round(value * factor, 3) for name, value in structs.asdict(measured).items()}
+    return Percentiles(*(round(value * factor, 3) for value in structs.astuple(measured)))
 
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(profiles: Sequence[ModelProfile]) -> dict[str, Any]:
+def _architecture(profiles: Sequence[ModelProfile]) -> Architecture:
     images = any(profile.images for profile in profiles)
-    return {
-        "modality": "text+image->text" if images else "text->text",
-        "input_modalities": ["text", "image"] if images else ["text"],
-        "output_modalities": ["text"],
-        "tokenizer": "Other",
-        "instruct_type": None,
-    }
+    return Architecture(
+        modality="text+image->text" if images else "text->text",
+        input_modalities=["text", "image"] if images else ["text"],
+        output_modalities=["text"],
+    )
 
 
-def _reasoning(profiles: Sequence[ModelProfile]) -> dict[str, Any]:
+def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
-    return {
-        "supported_efforts": [one for one in EFFORTS if one != "none" or not mandatory],
-        "default_effort": USUAL,
-        "mandatory": mandatory,
-        "supports_max_tokens": True,
-    }
+    return RouterReasoning(
+        supported_efforts=[one for one in EFFORTS if one != "none" or not mandatory],
+        default_effort=USUAL,
+        mandatory=mandatory,
+    )
 
 
 def _tool_choice(parameters: frozenset[str]) -> dict[str, bool]:

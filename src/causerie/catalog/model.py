@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from msgspec import UNSET
 
 from causerie.catalog.exclusion import TargetExclusion
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
+from causerie.protocol.model_entries import Modalities, ReasoningSupport, ServedModelEntry
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 
@@ -143,7 +145,7 @@ class ServedModel:
         """Report the changes that :meth:`adapted` makes to a request."""
         return ()
 
-    def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
+    def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
         """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not.
 
         Its name for people is not part of it: only entries of a router have one.
@@ -151,27 +153,25 @@ class ServedModel:
         profile = self._profile()
         parameters = self.parameters - profile.lacks
         efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
-        entry: dict[str, Any] = {
-            "id": self.card.id,
-            "object": "model",
-            "created": self.card.created,
-            "owned_by": "causerie",
-            "description": self.card.description,
-            "context_length": profile.context_length,
-            "architecture": {
-                "input_modalities": ["text", "image"] if profile.images else ["text"],
-                "output_modalities": ["text"],
-            },
-            "pricing": self._tariff.entry(),
-            "supported_parameters": sorted(
+        reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
+        longest = profile.max_output_tokens
+        return ServedModelEntry(
+            id=self.card.id,
+            created=self.card.created,
+            owned_by="causerie",
+            description=self.card.description,
+            context_length=profile.context_length,
+            architecture=Modalities(
+                input_modalities=["text", "image"] if profile.images else ["text"],
+                output_modalities=["text"],
+            ),
+            pricing=self._tariff.entry(),
+            supported_parameters=sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
-        }
-        if profile.thinks:
-            entry["reasoning"] = {"supported_efforts": efforts, "mandatory": profile.must_think}
-        if profile.max_output_tokens is not None:
-            entry["max_output_tokens"] = profile.max_output_tokens
-        return entry
+            reasoning=reasoning if profile.thinks else UNSET,
+            max_output_tokens=UNSET if longest is None else longest,
+        )
 
     def _profile(self) -> ModelProfile:
         """Return the profile that holds for every target: the shortest lengths that are known."""

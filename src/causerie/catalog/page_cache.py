@@ -18,6 +18,7 @@ import msgspec
 
 from causerie.catalog.filters import Filters
 from causerie.catalog.listing import Listing
+from causerie.protocol.model_entries import PageLinks, PageTail
 from causerie.runtime.offload import Turns, offload
 
 _FRESH_SECONDS = 2.0
@@ -95,7 +96,7 @@ class CatalogCache:
         following = None
         if last is not None and last < len(found):
             following = f"{path}?{filters.query(offset=last)}"
-        tail = {"object": "list", "total_count": len(found), "links": {"next": following}}
+        tail = PageTail(total_count=len(found), links=PageLinks(next=following))
         written, turns = [], Turns()
         for one in shown:
             written.append(self._entry(one))

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 
+from msgspec import UNSET
+
 from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import Pricing
 
 _MILLION = 1_000_000
 _REQUESTS = 1000
@@ -59,14 +62,15 @@ class Tariff:
             "request": self.request,
         }
 
-    def entry(self) -> dict[str, str]:
-        """As the catalog writes it: decimal numbers as text, without exponents."""
-        prices = {"prompt": self.prompt, "completion": self.completion, "request": self.request}
-        if self.cached is not None:
-            prices["input_cache_read"] = self.cached
-        if self.reasoning is not None:
-            prices["internal_reasoning"] = self.reasoning
-        return {name: _plain(price) for name, price in prices.items()}
+    def entry(self) -> Pricing:
+        """Return the prices as the catalog writes them."""
+        return Pricing(
+            prompt=_plain(self.prompt),
+            completion=_plain(self.completion),
+            request=_plain(self.request),
+            input_cache_read=UNSET if self.cached is None else _plain(self.cached),
+            internal_reasoning=UNSET if self.reasoning is None else _plain(self.reasoning),
+        )
 
 
 def _plain(price: Decimal) -> str:

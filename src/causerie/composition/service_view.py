@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from causerie.accounts.people import User, actor_of
 from causerie.accounts.projects import Projects
 from causerie.accounts.visitor import visitor
@@ -37,7 +39,7 @@ class LiveServiceView:
         """Return the models behind those doors, as ``GET /models`` does, with names for people."""
         shown = frozenset(id for door_address in self._ways() for id in door_address.models)
         models = self._parts.catalog.visible(shown)
-        return [{"name": model.card.name, **model.entry()} for model in models]
+        return [{"name": model.card.name, **to_builtins(model.entry())} for model in models]
 
     def market(self) -> DoorCatalog | None:
         """The catalog of the router's door, one for keys of accounts where there are several."""

@@ -7,12 +7,12 @@ client gives up. Writing waits only where the client reads too slowly.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Any
 
 import msgspec
 
 from causerie.edge.exchange import Exchange
 from causerie.edge.keep_alive import KeepAlive
+from causerie.errors import ErrorDetails
 from causerie.protocol import sse
 from causerie.protocol.chunk_encoder import ChunkEncoder, ResponseContext
 from causerie.protocol.events import Batch, BatchSink, Event
@@ -76,7 +76,7 @@ class StreamedAnswer:
                 return self._exchange.drained()
         return None
 
-    def break_off(self, error: dict[str, Any]) -> None:
+    def break_off(self, error: ErrorDetails) -> None:
         """Tell what went wrong after the answer had started."""
         self._exchange.write(self._encoder.broken(error))
 

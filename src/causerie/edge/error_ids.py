@@ -9,10 +9,11 @@ in ``metadata``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from msgspec import UNSET, structs
 
 from causerie.edge.headers import Headers
-from causerie.errors import ServiceError
+from causerie.errors import ErrorDetails, ServiceError
 
 _GENERATED = "speakeasy-sdk/"
 _KINDS: Mapping[str, str] = {
@@ -32,11 +33,12 @@ _EXACT: Mapping[str, str] = {
 }
 
 
-def error_for(failure: ServiceError, headers: Headers) -> dict[str, Any]:
+def error_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
     """The ``error`` object of a failure, as the sender of these headers reads it."""
-    error: dict[str, Any] = failure.error()
+    error = failure.error()
     if not headers.get("user-agent", "").startswith(_GENERATED):
         return error
     kind = _EXACT.get(failure.code, _KINDS.get(failure.type, "unmapped"))
-    metadata = {**error.get("metadata", {}), "error_type": kind, "code": failure.code}
-    return {**error, "code": failure.status, "metadata": metadata}
+    known = {} if error.metadata is UNSET else error.metadata
+    metadata = {**known, "error_type": kind, "code": failure.code}
+    return structs.replace(error, code=failure.status, metadata=metadata)

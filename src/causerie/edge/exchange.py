@@ -19,7 +19,7 @@ from causerie.edge import ids
 from causerie.edge.error_ids import error_for
 from causerie.edge.head import RequestHead
 from causerie.edge.headers import Headers
-from causerie.errors import ServiceError
+from causerie.errors import Error, ServiceError
 
 if TYPE_CHECKING:
     from causerie.edge.connection import Connection
@@ -267,5 +267,5 @@ class Exchange(msgspec.Struct, eq=False):
     def refuse(self, failure: ServiceError) -> None:
         """Send a failure."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
-        body = {"error": error_for(failure, self.headers)}
-        self.respond(failure.status, _encoder.encode(body), headers=headers)
+        body = _encoder.encode(Error(error_for(failure, self.headers)))
+        self.respond(failure.status, body, headers=headers)

@@ -6,18 +6,67 @@ is busy and has not moved for long is not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import ServingStatus
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import Overloaded
+from causerie.errors import ErrorDetails, Overloaded
 from causerie.routing.target_state import TargetStatus
 
 _encoder = msgspec.json.Encoder()
+_Value = TypeVar("_Value")
+ServiceState = Literal["live", "ready", "loading", "stopping", "failed"]
+
+
+class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one of our engines."""
+
+    model: str
+    state: str
+    slots: int
+    busy: int
+    restarts: int
+    progress: float | UnsetType = UNSET
+    idle_seconds: float | UnsetType = UNSET
+    memory_bytes: int | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class TargetHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one target of routing."""
+
+    name: str
+    state: str
+    in_flight: int
+    failures: int | UnsetType = UNSET
+    wait_seconds: float | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``answers``: the server answers in which replicas count limits together."""
+
+    shared: bool
+    answers: bool | UnsetType = UNSET
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``."""
+
+    status: ServiceState
+    ready: bool | UnsetType = UNSET
+    live: bool | UnsetType = UNSET
+    engines: Sequence[EngineHealth] | UnsetType = UNSET
+    targets: Sequence[TargetHealth] | UnsetType = UNSET
+    limits: SharedLimits | UnsetType = UNSET
+    error: ErrorDetails | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +79,28 @@ class HealthHandlers:
 
     async def live(self, exchange: Exchange) -> None:
         """``GET /health/live``: that this is answered says it all."""
-        exchange.json({"status": "live"})
+        exchange.json(Health(status="live"))
 
     async def ready(self, exchange: Exchange) -> None:
         """``GET /health/ready``: 200 where a request would be served, else 503."""
-        await self._answer(exchange, {})
+        state = self._state()
+        _answer(exchange, Health(status=state, ready=state == "ready"))
 
     async def overview(self, exchange: Exchange) -> None:
         """``GET /health``: the same, with every engine, every target of routing, and whether
         replicas count limits together."""
-        engines = [self._engine(status) for status in self.engines.status()]
-        targets = [_target(status) for status in self.engines.targets()]
-        answers = self.engines.shared()
-        limits = {"shared": False} if answers is None else {"shared": True, "answers": answers}
-        await self._answer(
-            exchange, {"live": True, "engines": engines, "targets": targets, "limits": limits}
+        state, answers = self._state(), self.engines.shared()
+        health = Health(
+            status=state,
+            ready=state == "ready",
+            live=True,
+            engines=[self._engine(status) for status in self.engines.status()],
+            targets=[_target(status) for status in self.engines.targets()],
+            limits=SharedLimits(shared=answers is not None, answers=_given(answers)),
         )
+        _answer(exchange, health)
 
-    async def _answer(self, exchange: Exchange, more: dict[str, object]) -> None:
-        state = self._state()
-        body = {"status": state, "ready": state == "ready", **more}
-        if state == "ready":
-            exchange.json(body)
-            return
-        failure = Overloaded(
-            f"The service cannot serve now; it is {state}.",
-            code="engine_loading" if state == "loading" else "no_endpoint",
-        )
-        encoded = _encoder.encode(body | failure.body())
-        headers = {name.lower(): value for name, value in failure.headers.items()}
-        exchange.respond(failure.status, encoded, headers=headers)
-
-    def _state(self) -> str:
+    def _state(self) -> ServiceState:
         if self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
@@ -80,31 +119,44 @@ class HealthHandlers:
     def _stalled(self, status: EngineStatus) -> bool:
         return status.busy > 0 and (status.idle_seconds or 0.0) > self.stall_seconds
 
-    def _engine(self, status: EngineStatus) -> dict[str, object]:
-        shown: dict[str, object] = {
-            "model": status.model,
-            "state": "stalled" if self._stalled(status) else status.state.value,
-            "slots": status.slots,
-            "busy": status.busy,
-            "restarts": status.restarts,
-        }
-        optional = {
-            "progress": status.progress,
-            "idle_seconds": status.idle_seconds,
-            "memory_bytes": status.memory_bytes,
-            "detail": status.detail or None,
-        }
-        return shown | {name: value for name, value in optional.items() if value is not None}
+    def _engine(self, status: EngineStatus) -> EngineHealth:
+        return EngineHealth(
+            model=status.model,
+            state="stalled" if self._stalled(status) else status.state.value,
+            slots=status.slots,
+            busy=status.busy,
+            restarts=status.restarts,
+            progress=_given(status.progress),
+            idle_seconds=_given(status.idle_seconds),
+            memory_bytes=_given(status.memory_bytes),
+            detail=status.detail or UNSET,
+        )
 
 
-def _target(status: TargetStatus) -> dict[str, object]:
-    shown: dict[str, object] = {
-        "name": status.name,
-        "state": status.state,
-        "in_flight": status.in_flight,
-    }
-    if status.failures:
-        shown["failures"] = status.failures
-    if status.wait_seconds > 0:
-        shown["wait_seconds"] = round(status.wait_seconds, 1)
-    return shown | ({"reason": status.reason} if status.reason else {})
+def _target(status: TargetStatus) -> TargetHealth:
+    return TargetHealth(
+        name=status.name,
+        state=status.state,
+        in_flight=status.in_flight,
+        failures=status.failures or UNSET,
+        wait_seconds=round(status.wait_seconds, 1) if status.wait_seconds > 0 else UNSET,
+        reason=status.reason or UNSET,
+    )
+
+
+def _given(value: _Value | None) -> _Value | UnsetType:
+    return UNSET if value is None else value
+
+
+def _answer(exchange: Exchange, health: Health) -> None:
+    """Send it, with 503 and the error unless the service is ready."""
+    if health.ready:
+        exchange.json(health)
+        return
+    failure = Overloaded(
+        f"The service cannot serve now; it is {health.status}.",
+        code="engine_loading" if health.status == "loading" else "no_endpoint",
+    )
+    headers = {name.lower(): value for name, value in failure.headers.items()}
+    body = _encoder.encode(structs.replace(health, error=failure.error()))
+    exchange.respond(failure.status, body, headers=headers)

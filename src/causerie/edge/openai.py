@@ -24,6 +24,7 @@ from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.chunk_encoder import CompletionIdentity
+from causerie.protocol.model_entries import ModelList
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import LARGE, offload
@@ -65,8 +66,7 @@ class OpenAI:
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``."""
         caller = await self._catalog_caller(exchange, door)
-        entries = self.pipeline.models(door, caller)
-        exchange.json({"object": "list", "data": entries})
+        exchange.json(ModelList(data=self.pipeline.models(door, caller)))
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}``."""

@@ -13,7 +13,6 @@ import msgspec
 import causerie
 from causerie.edge.exchange import Exchange
 from causerie.edge.market_paths import market_paths
-from causerie.edge.market_schemas import market_schemas
 from causerie.edge.operation import (
     WITH_OR_WITHOUT_KEY,
     completion,
@@ -85,7 +84,7 @@ def document(max_messages: int) -> Schema:
             "/metrics": _operation("get", _metrics()),
         },
         "components": {
-            "schemas": request_schemas(max_messages) | response_schemas() | market_schemas(),
+            "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }

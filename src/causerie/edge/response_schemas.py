@@ -1,31 +1,36 @@
-"""Schemas of what the service sends: completions and chunks from their types, and the rest."""
+"""Schemas of what the service sends, from the types that it encodes."""
 
 from __future__ import annotations
 
 from causerie.edge.components import sent
-from causerie.edge.schema import OBJECT, Schema, array, ref, structure, text
+from causerie.edge.health import Health
+from causerie.edge.schema import Schema, ref, structure, text
+from causerie.errors import Error
 from causerie.protocol.completion import Chunk, Completion
+from causerie.protocol.key_statements import RouterCredits, RouterGeneration, RouterKey
+from causerie.protocol.model_entries import (
+    ModelList,
+    RouterCount,
+    RouterEndpoints,
+    RouterModel,
+    RouterModelData,
+    RouterModelList,
+    ServedModelEntry,
+)
+
+_ROUTER = (
+    *(RouterModelData, RouterModelList, RouterCount, RouterEndpoints),
+    *(RouterKey, RouterCredits, RouterGeneration),
+)
 
 
 def response_schemas() -> dict[str, Schema]:
     """Return the schemas of responses."""
+    entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
     return {
-        **sent(Completion, Chunk),
+        **sent(Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER),
+        "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
         "ChunkEvent": structure("data", data=_chunk_data()),
-        "Model": {**structure("id", id=text()), "additionalProperties": True},
-        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
-        "Error": structure(
-            "error",
-            error=structure(
-                "message type param code",
-                message=text(),
-                type=text(),
-                param={"type": ["string", "null"]},
-                code=text(),
-                metadata=OBJECT,
-            ),
-        ),
-        "Health": {**structure("status", status=text()), "additionalProperties": True},
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qs
 
 from causerie.access.keys import Caller
@@ -13,6 +12,15 @@ from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, NotFound
 from causerie.pipeline import Pipeline
+from causerie.protocol.key_statements import (
+    Credits,
+    Generation,
+    KeyStatement,
+    RouterCredits,
+    RouterGeneration,
+    RouterKey,
+)
+from causerie.protocol.model_entries import Count, RouterCount, RouterEndpoints, RouterModelData
 
 _ENDPOINTS = "/endpoints"
 _OPEN = {"cache-control": "public, max-age=2"}
@@ -23,15 +31,15 @@ _VARY = {"vary": "accept-encoding, authorization"}
 class KeyStatements(Protocol):
     """Source of statements on keys and money."""
 
-    async def key(self, caller: Caller) -> Mapping[str, Any]:
+    async def key(self, caller: Caller) -> KeyStatement:
         """The caller's own."""
         ...
 
-    async def credits(self, caller: Caller) -> Mapping[str, Any]:
+    async def credits(self, caller: Caller) -> Credits:
         """Of the caller's account."""
         ...
 
-    async def generation(self, caller: Caller, id: str) -> Mapping[str, Any]:
+    async def generation(self, caller: Caller, id: str) -> Generation:
         """One past request; raises ``NotFound``."""
         ...
 
@@ -67,29 +75,30 @@ class RouterPages:
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""
-        exchange.json({"data": {"count": len(self._market.listed(door, None))}}, _OPEN)
+        count = len(self._market.listed(door, None))
+        exchange.json(RouterCount(data=Count(count=count)), _OPEN)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}`` and ``GET /models/{id}/endpoints``."""
         if name.endswith(_ENDPOINTS):
             entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
-            exchange.json({"data": entry.with_endpoints()}, _OPEN)
+            exchange.json(RouterEndpoints(data=entry.with_endpoints()), _OPEN)
         else:
             exchange.json(self._market.listing(door, name).entry(), _OPEN)
 
     async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /model/{id}``: the entry in an object of its own."""
-        exchange.json({"data": self._market.listing(door, name).entry()}, _OPEN)
+        exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _OPEN)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /key``."""
         caller, teller = await self._account(exchange, door)
-        exchange.json({"data": await teller.key(caller)}, _OWN)
+        exchange.json(RouterKey(data=await teller.key(caller)), _OWN)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /credits``."""
         caller, teller = await self._account(exchange, door)
-        exchange.json({"data": await teller.credits(caller)}, _OWN)
+        exchange.json(RouterCredits(data=await teller.credits(caller)), _OWN)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /generation?id=``: by the id of the completion, or of the request."""
@@ -101,7 +110,7 @@ class RouterPages:
                 code="missing_parameter",
                 param="id",
             )
-        exchange.json({"data": await teller.generation(caller, ids[0])}, _OWN)
+        exchange.json(RouterGeneration(data=await teller.generation(caller, ids[0])), _OWN)
 
     async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
         caller = await self._market.authenticate(door, exchange.credential)

@@ -17,25 +17,9 @@ def integer(least: int, most: int, **more: object) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
 
-def number(least: float, most: float, **more: object) -> Schema:
-    return {"type": "number", "minimum": least, "maximum": most, **more}
-
-
-def array(items: Schema, **more: object) -> Schema:
-    return {"type": "array", "items": items, **more}
-
-
 def structure(required: str = "", /, **properties: Schema) -> Schema:
     """An object; ``required`` are names with spaces between."""
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required.split()
     return schema
-
-
-def described(schema: Schema, description: str) -> Schema:
-    return {**schema, "description": description}
-
-
-BOOLEAN: Schema = {"type": "boolean"}
-OBJECT: Schema = {"type": "object"}

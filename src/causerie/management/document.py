@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 
 import causerie
-from causerie.edge.response_schemas import response_schemas
+from causerie.edge.components import sent
 from causerie.edge.schema import Schema
+from causerie.errors import Error
 from causerie.management.queries import NoQuery
 from causerie.management.route import ID_PATTERN, AnyRoute
 from causerie.web.exports import Export
@@ -46,7 +47,7 @@ def document(routes: Sequence[AnyRoute]) -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(routes) | {"Error": response_schemas()["Error"]},
+            "schemas": _schemas(routes) | sent(Error),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }

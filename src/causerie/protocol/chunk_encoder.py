@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from causerie.errors import InternalError
+from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol import sse
 from causerie.protocol.completion import (
     Chunk,
@@ -191,7 +190,7 @@ class ChunkEncoder:
                 made += self._told(event, prefixes[event.choice])
         return b"".join(made)
 
-    def broken(self, error: dict[str, Any]) -> bytes:
+    def broken(self, error: ErrorDetails) -> bytes:
         """Return the end of a broken stream: the error, and an end of every choice without one."""
         prefixes = self._prefixes.keys() or {0}
         chunk = self._context.chunk(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from causerie.errors import ErrorDetails
 from causerie.protocol.events import FinishReason
 from causerie.protocol.reasoning import Block
 
@@ -112,7 +113,7 @@ class Chunk(msgspec.Struct, kw_only=True, gc=False):
     provider: str | UnsetType = UNSET
     choices: list[ChunkChoice]
     usage: UsageBody | UnsetType = UNSET
-    error: dict[str, Any] | UnsetType = UNSET
+    error: ErrorDetails | UnsetType = UNSET
 
 
 class MessageBody(msgspec.Struct, kw_only=True, gc=False):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec import to_builtins
+
 from causerie.catalog.listing import Listing
 from causerie.catalog.search import takes
 from causerie.console.catalogue import ModelRow, grouped, view
@@ -77,7 +79,7 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> Compari
     models = [
         Compared(
             row(one),
-            view(one.entry()),
+            view(to_builtins(one.entry())),
             endpoints(one),
             sorted(takes(one)),
             [each.id for each in variants(one.id, entries)],

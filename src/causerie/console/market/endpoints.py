@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any
 
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.console.catalogue import grouped
 from causerie.console.market.row import ModelPrice, price
+from causerie.protocol.model_entries import RouterEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class EndpointRow:
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
     """In the order of the configuration."""
     names = names_of(one)
-    told = one.with_endpoints()["endpoints"]
+    told = one.with_endpoints().endpoints
     return [
         _endpoint(names[endpoint.name], endpoint, figures)
         for endpoint, figures in zip(one.endpoints, told, strict=True)
@@ -61,13 +61,13 @@ def names_of(one: Listing) -> Mapping[str, str]:
     }
 
 
-def _endpoint(name: str, endpoint: CatalogEndpoint, figures: Mapping[str, Any]) -> EndpointRow:
+def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> EndpointRow:
     profile = endpoint.profile
-    latency, throughput = figures["latency_last_30m"], figures["throughput_last_30m"]
+    latency, throughput = figures.latency_last_30m, figures.throughput_last_30m
     return EndpointRow(
         name=name,
         target=endpoint.name,
-        up=figures["status"] == 0,
+        up=figures.status == 0,
         context=profile.context_length,
         output=profile.max_output_tokens,
         price=price(endpoint.tariff),
@@ -77,7 +77,7 @@ def _endpoint(name: str, endpoint: CatalogEndpoint, figures: Mapping[str, Any]) 
         probed=endpoint.probed,
         parameters=grouped(sorted(endpoint.parameters)),
         count=len(endpoint.parameters),
-        uptimes=[figures[f"uptime_last_{span}"] for span in ("5m", "30m", "1d")],
-        latency=latency["p50"] / 1000 if latency else None,
-        throughput=throughput["p50"] if throughput else None,
+        uptimes=[figures.uptime_last_5m, figures.uptime_last_30m, figures.uptime_last_1d],
+        latency=latency.p50 / 1000 if latency else None,
+        throughput=throughput.p50 if throughput else None,
     )

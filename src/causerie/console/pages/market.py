@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import to_builtins
+
 from causerie.catalog.costs import USUAL_LOAD, CostAssumptions, costs
 from causerie.catalog.door_catalog import DoorCatalog
 from causerie.catalog.listing import Listing
@@ -90,7 +92,7 @@ class MarketPages:
             status=status,
             **values,
             row=row(one),
-            view=view(one.entry()),
+            view=view(to_builtins(one.entry())),
             endpoints=endpoints(one),
             variants=[row(each) for each in every],
             trend=trend(days, context.services.clock()),

@@ -1,0 +1,192 @@
+"""Types of the catalog on the wire: entries of ``GET /models``, at the doors of routers and others.
+
+Field order is the order on the wire. ``UNSET`` fields are left out, ``None`` ones are written as
+``null``. Names of the router's fields are those that clients of the well-known aggregating router
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from causerie.protocol.parameters import Effort
+from causerie.protocol.target_stats import Percentiles
+
+Price = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+
+
+class Pricing(Struct, frozen=True, kw_only=True):
+    """Money as text: decimal numbers, without exponents."""
+
+    prompt: Price
+    completion: Price
+    request: Price
+    input_cache_read: Price | UnsetType = UNSET
+    internal_reasoning: Price | UnsetType = UNSET
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """An entry of ``GET /models``, of either kind."""
+
+    id: str
+    object: Literal["model"] = "model"
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """The models behind a door."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[Model]
+
+
+class Modalities(Struct, frozen=True, kw_only=True):
+    input_modalities: Sequence[str]
+    output_modalities: Sequence[str]
+
+
+class ReasoningSupport(Struct, frozen=True, kw_only=True):
+    supported_efforts: Sequence[Effort]
+    mandatory: bool
+
+
+class ServedModelEntry(Model, frozen=True, kw_only=True):
+    """A model that is not of the router's catalog. Its name for people is not part of it."""
+
+    created: int
+    owned_by: str
+    description: str
+    context_length: int | None
+    architecture: Modalities
+    pricing: Pricing
+    supported_parameters: Sequence[str]
+    reasoning: ReasoningSupport | UnsetType = UNSET
+    max_output_tokens: int | UnsetType = UNSET
+
+
+class Architecture(Struct, frozen=True, kw_only=True):
+    modality: str
+    input_modalities: Sequence[str]
+    output_modalities: Sequence[str]
+    tokenizer: str = "Other"
+    instruct_type: str | None = None
+
+
+class TopProvider(Struct, frozen=True, kw_only=True):
+    """The cheapest endpoint."""
+
+    context_length: int | None
+    max_completion_tokens: int | None
+    is_moderated: bool = False
+
+
+class Links(Struct, frozen=True, kw_only=True):
+    """``details`` is below the base URL."""
+
+    details: str
+
+
+class RouterReasoning(Struct, frozen=True, kw_only=True):
+    supported_efforts: Sequence[Effort]
+    default_effort: Effort
+    mandatory: bool
+    supports_max_tokens: bool = True
+
+
+class RouterModel(Model, frozen=True, kw_only=True):
+    """A model of the router's catalog, as ``GET /models`` shows it."""
+
+    canonical_slug: str
+    name: str
+    created: int
+    owned_by: str
+    description: str
+    context_length: int | None
+    architecture: Architecture
+    pricing: Pricing
+    top_provider: TopProvider
+    per_request_limits: None = None
+    supported_parameters: Sequence[str]
+    default_parameters: None = None
+    supported_voices: None = None
+    expiration_date: Annotated[str | None, Meta(description="Its last day.")]
+    links: Links
+    max_output_tokens: int | UnsetType = UNSET
+    reasoning: RouterReasoning | UnsetType = UNSET
+
+
+class RouterModelData(Struct, frozen=True, kw_only=True):
+    data: RouterModel
+
+
+class PageLinks(Struct, frozen=True, kw_only=True):
+    next: Annotated[str | None, Meta(description="The path of the next page.")]
+
+
+class PageTail(Struct, frozen=True, kw_only=True):
+    """The part of a page of the router's catalog behind its entries, which are kept as bytes."""
+
+    object: Literal["list"] = "list"
+    total_count: Annotated[int, Meta(description="On all pages.")]
+    links: PageLinks
+
+
+class RouterModelList(PageTail, frozen=True, kw_only=True):
+    """A page of the router's catalog."""
+
+    data: Sequence[RouterModel]
+
+
+class Count(Struct, frozen=True, kw_only=True):
+    count: int
+
+
+class RouterCount(Struct, frozen=True, kw_only=True):
+    data: Count
+
+
+class RouterEndpoint(Struct, frozen=True, kw_only=True):
+    """Times are in milliseconds, throughputs in tokens per second, uptimes in percent."""
+
+    name: str
+    model_id: str
+    model_name: str
+    provider_name: str
+    tag: str
+    context_length: int
+    max_completion_tokens: int | None
+    max_prompt_tokens: int | None = None
+    pricing: Pricing
+    quantization: str | None
+    supported_parameters: Sequence[str]
+    supported_parameters_measured: Annotated[str | None, Meta(description="On which day.")]
+    supports_implicit_caching: bool
+    supports_voice_cloning: bool = False
+    supports_tool_choice: Mapping[str, bool]
+    keeps_data: bool
+    status: Annotated[int, Meta(description="0: it is asked; below: it is not.")]
+    latency_last_5m: Percentiles | None
+    throughput_last_5m: Percentiles | None
+    latency_last_30m: Percentiles | None
+    throughput_last_30m: Percentiles | None
+    uptime_last_5m: Percent | None
+    uptime_last_30m: Percent | None
+    uptime_last_1d: Percent | None
+
+
+class ModelEndpoints(Struct, frozen=True, kw_only=True):
+    """A model of the router's catalog with each of its endpoints."""
+
+    id: str
+    name: str
+    created: int
+    description: str
+    architecture: Architecture
+    endpoints: Sequence[RouterEndpoint]
+
+
+class RouterEndpoints(Struct, frozen=True, kw_only=True):
+    data: ModelEndpoints
