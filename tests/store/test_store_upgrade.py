@@ -265,7 +265,7 @@ async def _requests_are_charged(hosted: AccountBackend, step: str) -> None:
     with pytest.raises(OverBudget):
         await hosted.bookkeeping.reserve(caller, "small", lambda: Tokens(1, 1))
     told = await hosted.statements.key(caller)
-    assert told["usage"] == (1.000123456 if step >= "0003" else 1.0)
+    assert told.usage == (1.000123456 if step >= "0003" else 1.0)
 
 
 async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
