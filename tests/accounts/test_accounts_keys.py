@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from accountkit import World
+from accountkit import Door, World
 from waiting import eventually
 
 from causerie.access.credential import Credential
@@ -33,11 +32,6 @@ from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 
 QUICK = KeyCacheOptions(poll_seconds=0.01)
-
-
-@dataclass(frozen=True)
-class Door:
-    name: str = "hosted"
 
 
 HOSTED, OTHER = Door(), Door("other")

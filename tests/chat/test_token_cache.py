@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from causerie.chat.encoding import ControlTokens, PromptEncoder, split
 from causerie.chat.template import Rendered
 from causerie.chat.token_cache import TokenCache
+from causerie.engines.base import PromptTooLong
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
@@ -65,6 +66,23 @@ async def test_the_ids_are_those_of_the_whole_text(
     for text in texts:
         want = await engine.tokenize([text], special=True) if text else []
         assert await _ids(text, cache, engine) == want
+
+
+async def test_of_a_prompt_that_is_far_too_long_no_more_is_read_than_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("causerie.chat.token_cache._MANY", 10)
+    monkeypatch.setattr("causerie.chat.token_cache._AT_ONCE", 40)
+    engine, cache = Words(), TokenCache()
+    text = "".join(f"<|u|>a{number} b<|end|>" for number in range(100))
+    pieces = split(Rendered(text, ()), ControlTokens(CONTROL))
+    with pytest.raises(PromptTooLong) as long:
+        await cache.read(text, pieces[0].heads, engine, most=5)
+    assert 10 < long.value.tokens < 40
+    assert len(engine.asked) < 40
+    assert len(await cache.read(text, pieces[0].heads, engine, most=1000)) == 300
+    with pytest.raises(PromptTooLong):  # though all of it is known
+        await cache.read(text, pieces[0].heads, engine, most=5)
 
 
 async def test_only_what_is_new_is_read() -> None:

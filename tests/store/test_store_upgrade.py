@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from accountkit import Door
 from hostedkit import SECRET
 from sqlalchemy import MetaData, Table, delete, func, insert, select
 from sqlalchemy.types import Uuid
-from test_accounts_keys import HOSTED
 
 from causerie.access.credential import Credential
 from causerie.access.quota import Tokens
@@ -246,8 +246,8 @@ async def _what_was_said_is_kept(bookkeeping: SqlRepositories, step: str) -> Non
 async def _requests_are_charged(hosted: AccountBackend, step: str) -> None:
     """One that a key may still make; then its budget is spent, with what it has used before."""
     with pytest.raises(Unauthenticated):
-        await hosted.key_cache.authenticate(HOSTED, Credential.of(OTHER))
-    caller = await hosted.key_cache.authenticate(HOSTED, Credential.of(KEY))
+        await hosted.key_cache.authenticate(Door(), Credential.of(OTHER))
+    caller = await hosted.key_cache.authenticate(Door(), Credential.of(KEY))
     assert isinstance(caller, AccountCaller)
     assert caller.grant.key.bounds == LimitsAndBudgets(
         (Limit(requests_per_minute=60, concurrent=4),),

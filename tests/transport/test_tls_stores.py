@@ -10,10 +10,10 @@ from certificates import Certificates, made
 from limitkit import key
 from postgres import PostgresServer
 from structlog.testing import capture_logs
-from test_limits_shared import taken
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
+from causerie.access.quota import Tokens
 from causerie.distributed.counters import DistributedCounters
 from causerie.distributed.leases import DistributedLease, LocalLease
 from causerie.distributed.line import ConnectionOptions
@@ -35,7 +35,7 @@ async def test_limits_over_tls(tls_valkey: ValkeyServer, certificates: Certifica
         made = counters(url, certificates.ca)
         async with made.replica.running():
             await made.replica.wait()
-            assert isinstance(await taken(made, key(concurrent=1)), DistributedLease)
+            assert isinstance(await made.take([key(concurrent=1)], Tokens), DistributedLease)
 
 
 async def _why(url: str, trusted: Path | None) -> str:
@@ -48,7 +48,7 @@ async def _why(url: str, trusted: Path | None) -> str:
         async with made.replica.running():
             await eventually(said)
             assert not made.replica.here
-            assert isinstance(await taken(made, key(concurrent=1)), LocalLease)
+            assert isinstance(await made.take([key(concurrent=1)], Tokens), LocalLease)
     assert "pass of the tests" not in str(lines)
     assert lines[0]["event"] == "limits.store_away"
     return str(lines[0].get("reason"))

@@ -122,14 +122,19 @@ class PromptEncoder:
         self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         self._cache = TokenCache()
 
-    async def encode(self, rendered: Rendered, engine: Tokenizer) -> list[int]:
-        """Return the token ids of the prompt; only its new texts are sent to the engine."""
+    async def encode(
+        self, rendered: Rendered, engine: Tokenizer, most: int | None = None
+    ) -> list[int]:
+        """Return the token ids of the prompt; only its new texts are sent to the engine.
+
+        Raises :class:`PromptTooLong` where they are far more than ``most``.
+        """
         long = len(rendered.text) > _LONG
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
-            return await self._cache.read(pieces[0].text, pieces[0].heads, engine)
+            return await self._cache.read(pieces[0].text, pieces[0].heads, engine, most)
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:

@@ -288,7 +288,7 @@ async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
 ) -> list[int]:
     try:
-        return await model.encoder.encode(rendered, engine)
+        return await model.encoder.encode(rendered, engine, _context(request, model))
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Protocol
 
+from causerie.engines.base import PromptTooLong
 from causerie.runtime.offload import offload
 
 _MOST = 4_000_000  # characters, of a model; two to four times as many bytes
 # Around a control token, where some tokenizers take away or add blanks.
 _BEFORE, _BEHIND = "x \n", " \nx"
 _NONE = -1  # no token
+_AT_ONCE = 200_000  # characters of a question; the ids of many more take long to decode
+_MANY = 200_000  # tokens; up to here a prompt that does not fit is counted to its end
 _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to a thread
 
 
@@ -48,10 +51,13 @@ class TokenCache:
     _characters: int = 0
     _apart: dict[str, bool] = field(default_factory=dict)  # by control token
 
-    async def read(self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer) -> list[int]:
+    async def read(
+        self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer, most: int | None = None
+    ) -> list[int]:
         """Return the ids of the text, which has these control tokens, in order, and no others.
 
-        Asks the engine for what is new, all at once.
+        Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
+        ids come: millions of them take long to put together.
         """
         if not await self._all_apart(heads, engine):
             return await engine.tokenize([text], special=True)
@@ -61,7 +67,7 @@ class TokenCache:
         found = {one: self._recalled(one) for one in segment_ids if one}
         new = [one for one, ids in found.items() if ids is None]
         if new:
-            read = await engine.tokenize(new, special=True)
+            read = await _tokenized(new, engine, most)
             first = [segment_ids[one] for one in new]
             few = len(read) <= _FEW
             parts = _parted(read, first) if few else await offload(_parted, read, first)
@@ -69,7 +75,9 @@ class TokenCache:
                 return await engine.tokenize([text], special=True)
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
         every = [ids for one in segments if (ids := found.get(one))]
-        few = sum(map(len, every)) <= _FEW
+        count = sum(map(len, every))
+        _check(count, most)
+        few = count <= _FEW
         return _joined(every) if few else await offload(_joined, every)
 
     async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
@@ -96,6 +104,26 @@ class TokenCache:
             oldest, _ = self._known.popitem(last=False)
             self._characters -= len(oldest)
         return kept
+
+
+def _check(count: int, most: int | None) -> None:
+    if most is not None and count > max(most, _MANY):
+        raise PromptTooLong(count, most)
+
+
+async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | None) -> list[int]:
+    """Return the ids of all segments, asked for in parts where they are long."""
+    read: list[int] = []
+    part: list[str] = []
+    characters = 0
+    for segment in segments:
+        if part and characters + len(segment) > _AT_ONCE:
+            read += await engine.tokenize(part, special=True)
+            _check(len(read), most)
+            part, characters = [], 0
+        part.append(segment)
+        characters += len(segment)
+    return read + await engine.tokenize(part, special=True)
 
 
 def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
