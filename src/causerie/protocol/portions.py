@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -39,24 +40,30 @@ def is_large(batch: Batch) -> bool:
     """Return whether writing the events takes so long that others should have their turn."""
     room = PORTION
     for event in batch:
-        room -= _size(event)
-        if room < 0:
-            return True
-    return False
+        if (size := _SIZES.get(event.__class__)) is not None:  # asked of every plain reply
+            room -= size(event)
+    return room < 0
 
 
 def _size(event: Event) -> int:
-    """About how many characters take as long to write."""
-    if isinstance(event, TextDelta):
-        tokens = len(event.logprobs)
-        if not tokens:
-            return len(event.text)
-        return len(event.text) + _TOKEN_SIZE * (
-            tokens + sum(len(one.top) for one in event.logprobs)
-        )
-    if isinstance(event, ReasoningDelta):
+    """Return about how many characters take as long to write."""
+    size = _SIZES.get(event.__class__)
+    return 0 if size is None else size(event)
+
+
+def _size_of_text(event: TextDelta) -> int:
+    tokens = len(event.logprobs)
+    if not tokens:
         return len(event.text)
-    return len(event.arguments) if isinstance(event, ToolCallDelta) else 0
+    alternatives = sum(len(one.top) for one in event.logprobs)
+    return len(event.text) + _TOKEN_SIZE * (tokens + alternatives)
+
+
+_SIZES: Mapping[type, Callable[[Any], int]] = {
+    TextDelta: _size_of_text,
+    ReasoningDelta: lambda event: len(event.text),
+    ToolCallDelta: lambda event: len(event.arguments),
+}
 
 
 def _pieces(event: Event) -> Iterator[Event]:
