@@ -19,9 +19,9 @@ from causerie.errors import NotFound
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import CLIENT_GONE
 from causerie.protocol.key_statements import (
-    Credits,
+    CreditsStatement,
     FreeRequests,
-    Generation,
+    GenerationStatement,
     KeyRateLimit,
     KeyStatement,
 )
@@ -75,15 +75,15 @@ class Statements:
             rate_limit=KeyRateLimit(),
         )
 
-    async def credits(self, caller: Caller) -> Credits:
+    async def credits(self, caller: Caller) -> CreditsStatement:
         """``GET /credits``: all that was put in for the project, and all that it has spent."""
         project = _member(caller).project
         spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
-        return Credits(
+        return CreditsStatement(
             total_credits=float(await self._put_in(project)), total_usage=float(spent.cost)
         )
 
-    async def generation(self, caller: Caller, id: str) -> Generation:
+    async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
         project, now = _member(caller).project, self._clock()
         found = await self._reader.records(
@@ -121,11 +121,11 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
     return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
-def _facts(record: UsageRecord) -> Generation:
+def _facts(record: UsageRecord) -> GenerationStatement:
     provider, slash, _ = record.served_by.partition("/")
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
-    return Generation(
+    return GenerationStatement(
         id=record.request_id,
         request_id=record.request_id,
         app_id=_number(record.app),

@@ -39,7 +39,7 @@ class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | UnsetType = UNSET
 
 
-class TargetHealth(msgspec.Struct, frozen=True, kw_only=True):
+class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
     """State of one target of routing."""
 
     name: str
@@ -64,7 +64,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool | UnsetType = UNSET
     live: bool | UnsetType = UNSET
     engines: Sequence[EngineHealth] | UnsetType = UNSET
-    targets: Sequence[TargetHealth] | UnsetType = UNSET
+    targets: Sequence[TargetHealthEntry] | UnsetType = UNSET
     limits: SharedLimits | UnsetType = UNSET
     error: ErrorDetails | UnsetType = UNSET
 
@@ -133,8 +133,8 @@ class HealthHandlers:
         )
 
 
-def _target(status: TargetStatus) -> TargetHealth:
-    return TargetHealth(
+def _target(status: TargetStatus) -> TargetHealthEntry:
+    return TargetHealthEntry(
         name=status.name,
         state=status.state,
         in_flight=status.in_flight,

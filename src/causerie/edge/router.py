@@ -13,8 +13,8 @@ from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, NotFound
 from causerie.pipeline import Pipeline
 from causerie.protocol.key_statements import (
-    Credits,
-    Generation,
+    CreditsStatement,
+    GenerationStatement,
     KeyStatement,
     RouterCredits,
     RouterGeneration,
@@ -35,11 +35,11 @@ class KeyStatements(Protocol):
         """The caller's own."""
         ...
 
-    async def credits(self, caller: Caller) -> Credits:
+    async def credits(self, caller: Caller) -> CreditsStatement:
         """Of the caller's account."""
         ...
 
-    async def generation(self, caller: Caller, id: str) -> Generation:
+    async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """One past request; raises ``NotFound``."""
         ...
 

@@ -28,7 +28,7 @@ class KeyRateLimit(Struct, frozen=True, kw_only=True):
 
 
 class KeyStatement(Struct, frozen=True, kw_only=True):
-    """What a key is, what it has spent, and what it still may."""
+    """State of a key: what it is, what it has spent, and what is left to it."""
 
     label: str
     name: str
@@ -60,7 +60,7 @@ class RouterKey(Struct, frozen=True, kw_only=True):
     data: KeyStatement
 
 
-class Credits(Struct, frozen=True, kw_only=True):
+class CreditsStatement(Struct, frozen=True, kw_only=True):
     """Money put in for a project, and spent."""
 
     total_credits: float
@@ -68,10 +68,10 @@ class Credits(Struct, frozen=True, kw_only=True):
 
 
 class RouterCredits(Struct, frozen=True, kw_only=True):
-    data: Credits
+    data: CreditsStatement
 
 
-class Generation(Struct, frozen=True, kw_only=True):
+class GenerationStatement(Struct, frozen=True, kw_only=True):
     """The facts of one past request."""
 
     cache_discount: None = None
@@ -124,4 +124,4 @@ class Generation(Struct, frozen=True, kw_only=True):
 
 
 class RouterGeneration(Struct, frozen=True, kw_only=True):
-    data: Generation
+    data: GenerationStatement
