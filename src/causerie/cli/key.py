@@ -1,4 +1,4 @@
-"""``causerie key``: makes a key for a client, and the digest for the configuration."""
+"""``causerie key``: creates a key for a client, and the digest for the configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key(
 
     **Examples**
 
-    `causerie key` makes a key
+    `causerie key` creates a key
 
     `pass show llm/key | causerie key --digest` gives the digest of one you have
     """

@@ -48,7 +48,7 @@ def create(
     pairs: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Make a key of a project. It is shown once.
+    """Create a key of a project. It is shown once.
 
     **Examples**
 

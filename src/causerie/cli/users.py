@@ -36,7 +36,7 @@ def create(
     pairs: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Let somebody make an account: prints a link that works once, for this address.
+    """Let somebody create an account: prints a link that works once, for this address.
 
     With a password the account is made at once.
 
