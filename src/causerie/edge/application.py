@@ -127,7 +127,7 @@ class Edge:
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),
             None if own.metrics_apart else self._metrics_page,
-            Documents.of(limits.max_messages) if own.docs else None,
+            Documents(limits.max_messages) if own.docs else None,
         )
 
     def mount(

@@ -24,35 +24,45 @@ from causerie.edge.page import page
 from causerie.edge.request_schemas import request_schemas
 from causerie.edge.response_schemas import response_schemas
 from causerie.edge.schema import Schema
+from causerie.runtime.offload import offload
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Documents:
-    """Both documents, encoded once."""
+    """Both documents of a service with these limits, written when one is first asked for.
 
-    openapi_body: bytes
-    page_body: bytes
+    Types that are looked through for their schemas take megabytes, which few services need.
+    """
 
-    @staticmethod
-    def of(max_messages: int) -> Documents:
-        """The documents of a service with these limits."""
-        described = document(max_messages)
-        return Documents(msgspec.json.encode(described), page(described).encode())
+    max_messages: int
+    _written: tuple[bytes, bytes] | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
         """``GET /openapi.json``."""
-        exchange.respond(200, self.openapi_body)
+        openapi, _ = await self._bodies()
+        exchange.respond(200, openapi)
 
     async def page(self, exchange: Exchange) -> None:
         """``GET /docs``."""
+        _, text = await self._bodies()
         exchange.respond(
             200,
-            self.page_body,
+            text,
             content_type="text/html; charset=utf-8",
             headers={"content-security-policy": _POLICY, "x-content-type-options": "nosniff"},
         )
+
+    async def _bodies(self) -> tuple[bytes, bytes]:
+        if self._written is None:
+            self._written = await offload(_bodies, self.max_messages)
+        return self._written
+
+
+def _bodies(max_messages: int) -> tuple[bytes, bytes]:
+    described = document(max_messages)
+    return msgspec.json.encode(described), page(described).encode()
 
 
 def document(max_messages: int) -> Schema:
