@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct, structs
 
 from causerie.access.account_ports import AccountPorts, FreeAllowance
 from causerie.access.credential import Credential
@@ -393,13 +393,18 @@ def _context(
     """Return the context of a reply; its price is computed at its end, by the target that served
     it.
     """
-    listing = model if isinstance(model, Listing) else None
+    request, fingerprint = asked.request, attempt.answer.fingerprint
+    visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
+    if not isinstance(model, Listing):
+        return ResponseContext(
+            asked.identity, request.model, fingerprint, visible, reasoning_object
+        )
     return ResponseContext(
         asked.identity,
-        asked.request.model,
-        attempt.answer.fingerprint,
-        asked.request.thinking.visible,
-        asked.door.reasoning_object,
-        (lambda usage: float(listing.cost(execution.served_by, usage))) if listing else None,
-        listing.provider(execution.served_by) if listing else UNSET,
+        request.model,
+        fingerprint,
+        visible,
+        reasoning_object,
+        lambda usage: float(model.cost(execution.served_by, usage)),
+        model.provider(execution.served_by),
     )

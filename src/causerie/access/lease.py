@@ -39,6 +39,9 @@ class Lease(Struct, kw_only=True):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None:
+            self.release(self.used.prompt, self.used.completion)
+            return
         failure = error if isinstance(error, ServiceError) else None
         if failure is not None and self.spared is not None and self.spared(failure):
             self.undo()

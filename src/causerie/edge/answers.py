@@ -42,11 +42,12 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        body = await offload(self._body) if is_large(self._events) else self._body()
+        events, completion = self._events, self._context.completion
+        if is_large(events):
+            body = await offload(lambda: _encode(completion(events)))
+        else:
+            body = _encode(completion(events))
         exchange.respond(200, body, headers=self._headers)
-
-    def _body(self) -> bytes:
-        return _encode(self._context.completion(self._events))
 
 
 class StreamedAnswer:

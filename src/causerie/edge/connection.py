@@ -71,8 +71,11 @@ class Connection(asyncio.Protocol):
     @property
     def closing(self) -> bool:
         """Also where a client is answered that has not been asked for its body: will it come?"""
-        last = self._half_closed and not self._waiting
-        return self._closing or last or (self._expects and self._incoming is self._current)
+        return (
+            self._closing
+            or (self._half_closed and not self._waiting)
+            or (self._expects and self._incoming is self._current)
+        )
 
     @property
     def peer(self) -> str:
@@ -312,7 +315,7 @@ class Connection(asyncio.Protocol):
         last = self._half_closed and not self._waiting
         if self._closing or last or not exchange.keep_alive:
             self._close()
-        else:
+        elif self._waiting:
             self._go_on()
 
     def _go_on(self) -> None:

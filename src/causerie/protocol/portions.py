@@ -7,7 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from causerie.protocol.events import Batch, Event, ReasoningDelta, TextDelta, ToolCallDelta
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 
 PORTION = 64 * 1024
 """The size of what is handed on at once, about, in characters."""
@@ -38,11 +45,11 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 def is_large(batch: Batch) -> bool:
     """Return whether writing the events takes so long that others should have their turn."""
-    room = PORTION
-    for event in batch:
-        if (size := _SIZES.get(event.__class__)) is not None:  # asked of every plain reply
-            room -= size(event)
-    return room < 0
+    if len(batch) == 3 and batch[1].__class__ is Finished:  # most are a text, its end, its usage
+        text = batch[0]
+        if text.__class__ is TextDelta and not text.logprobs:
+            return len(text.text) > PORTION
+    return sum(map(_size, batch)) > PORTION
 
 
 def _size(event: Event) -> int:

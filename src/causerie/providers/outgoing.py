@@ -31,7 +31,6 @@ from causerie.providers.references import check_references
 from causerie.providers.shapes import write_shape
 from causerie.providers.thinking import write_thinking
 from causerie.providers.tools import write_tools
-from causerie.runtime.offload import offload
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LOWERED = (*_LIMITS, "min_tokens")
@@ -130,15 +129,6 @@ def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object
     if unlisted is not None and unlisted.names and request.strict:
         raise refusal(unlisted.body, dialect.lists)
     return document, unlisted
-
-
-async def written(
-    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
-) -> Outgoing:
-    """As :func:`outgoing`; that of a large request is written off the event loop."""
-    if request.large:
-        return await offload(outgoing, request, dialect, model, partial)
-    return outgoing(request, dialect, model, partial)
 
 
 def _write_plain(draft: RequestDraft) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
@@ -22,7 +23,7 @@ from causerie.protocol.portions import in_portions
 from causerie.protocol.request import ChatRequest
 from causerie.providers.fast_path import Read, read_fast_path
 from causerie.providers.incoming import Incoming
-from causerie.providers.outgoing import Outgoing, written
+from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.runtime.offload import LARGE, offload
@@ -37,33 +38,24 @@ _NOTHING = Usage(0, 0)
 _MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 
-class ProviderReply:
+class ProviderReply(Struct, eq=False):
     """Use as an async context manager; the rest is there once it is entered.
 
     ``events`` are iterated once; ``changes`` were made to the request.
     """
 
-    __slots__ = (
-        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_portions", "_request",
-        "_response", "_sent", "_stream", "_streamed", "changes",
-    )  # fmt: skip
-
-    changes: Sequence[str]
-    _sent: Outgoing | None  # until it is
-    _streamed: bool  # whether it was asked for as a stream
-
-    def __init__(
-        self, asked: ProviderTarget, request: ChatRequest, partial: Partial | None
-    ) -> None:
-        self._asked = asked
-        self._request = request
-        self._partial = partial
-        self._response: HttpResponse | None = None  # once the request is on its way
-        self._incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
-        self._fast_path: Read | None = None
-        self._stream: BodyStream | None = None
-        self._batch: Batch = ()  # all of it, where it is no stream
-        self._portions: deque[Batch] = deque()  # what follows the batch, where it is large
+    _asked: ProviderTarget
+    _request: ChatRequest
+    _partial: Partial | None
+    changes: Sequence[str] = ()
+    _sent: Outgoing | None = None  # until it is
+    _streamed: bool = False  # whether it was asked for as a stream
+    _response: HttpResponse | None = None  # once the request is on its way
+    _incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
+    _fast_path: Read | None = None
+    _stream: BodyStream | None = None
+    _batch: Batch = ()  # all of it, where it is no stream
+    _portions: list[Batch] = []  # what follows the batch, last first, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -99,9 +91,11 @@ class ProviderReply:
         return None
 
     async def __aenter__(self) -> Self:
-        sent = self._sent = await self._outgoing()
+        provider = self._asked.provider
+        sent = self._outgoing() if not self._request.large else await offload(self._outgoing)
+        self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
-        self._asked.provider.enter()
+        provider.enter()
         return self
 
     async def __aexit__(
@@ -125,9 +119,9 @@ class ProviderReply:
             return self._first()
         return self._rest()
 
-    async def _outgoing(self) -> Outgoing:
+    def _outgoing(self) -> Outgoing:
         asked = self._asked
-        return await written(self._request, asked.provider.dialect, asked.model, self._partial)
+        return outgoing(self._request, asked.provider.dialect, asked.model, self._partial)
 
     async def _first(self) -> Batch:
         """Send the request; returns the whole reply, or what of it comes first."""
@@ -145,13 +139,16 @@ class ProviderReply:
                 response = await asking
             except Stale:
                 self._response = None
-                body = (await self._outgoing()).body
+                body = (await offload(self._outgoing)).body
                 response = await provider.post(body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
-            if response.status == 200 and at_hand.startswith(b"{"):
-                await self._whole(at_hand)
-            else:
-                await self._arriving(response, end)
+            usual = response.status == 200 and at_hand.startswith(b"{")
+            whole = at_hand if usual else await self._arriving(response, end)
+            if whole is not None:
+                if len(whole) <= LARGE:
+                    self._read(whole)
+                else:
+                    await self._read_large(whole)
         except TransportFailed as failure:
             raise failed(failure) from failure
         return self._batch or await self._rest()
@@ -162,13 +159,13 @@ class ProviderReply:
         if not self._portions:
             raise StopAsyncIteration
         await asyncio.sleep(0)  # others have their turn
-        return self._portions.popleft()
+        return self._portions.pop()
 
     def _on_its_way(self, response: HttpResponse) -> None:
         self._response = response
 
-    async def _arriving(self, response: HttpResponse, end: float) -> None:
-        """A stream, or what is not there yet, or is no good."""
+    async def _arriving(self, response: HttpResponse, end: float) -> bytes | None:
+        """Return the body once it is there; of a stream, which has begun then, ``None``."""
         try:
             if not 200 <= response.status < 300:
                 self._response = None  # which costs nothing
@@ -176,23 +173,20 @@ class ProviderReply:
             stream = _is_stream(response, streamed=self._streamed)
             if stream and not (await response.beginning()).lstrip().startswith(b"{"):
                 self._arrives(response, end)
-            else:
-                await self._whole(await response.read(_MAX_REPLY_BYTES))
+                return None
+            return await response.read(_MAX_REPLY_BYTES)
         except BaseException:
             response.close()
             raise
 
-    async def _whole(self, body: bytes) -> None:
-        """A plain reply, or a stream that came as something else."""
-        if len(body) <= LARGE:
-            self._read(body)
-        else:
-            await offload(self._read, body)
-            if self._stream is None:
-                self._batch, *others = in_portions(self._batch)
-                self._portions.extend(others)
+    async def _read_large(self, body: bytes) -> None:
+        await offload(self._read, body)
+        if self._stream is None:
+            self._batch, *others = in_portions(self._batch)
+            self._portions = others[::-1]
 
     def _read(self, body: bytes) -> None:
+        """A plain reply, or a stream that came as something else."""
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None and len(body) <= LARGE:
