@@ -123,13 +123,16 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=request_sampling(
-            request.sampling, model.sampling, model.facts.sampling, thinks=thought.on is not False
-        ),
+        sampling=_sampling(request, model, thought),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         ignored=(*functions.ignored, *(answer.ignored if answer else ())),
     )
+
+
+def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -> SamplingParams:
+    thinks = thought.on is not False
+    return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
 async def _prompted(
