@@ -32,7 +32,7 @@ def item(key: str, value: object) -> bytes:
     if isinstance(value, bool):
         return head + struct.pack("<I?", 7, value)
     if isinstance(value, int):
-        return head + struct.pack("<II", 4, value)
+        return head + (struct.pack("<II", 4, value) if value >= 0 else struct.pack("<Ii", 5, value))
     if isinstance(value, float):
         return head + struct.pack("<If", 6, value)
     if isinstance(value, (str, bytes)):

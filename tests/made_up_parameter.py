@@ -17,10 +17,12 @@ from configuration_page import configuration_page
 from dialects_page import dialects_page
 
 import causerie
+from causerie.chat.sampling import request_sampling
 from causerie.console.playground_fields import number_fields
 from causerie.edge.openapi import document
 from causerie.engines.base import TextRequest
 from causerie.engines.llamacpp.client import completion_body as llamacpp_body
+from causerie.engines.recommended_sampling import of_folder, of_gguf
 from causerie.engines.vllm.client import completion_body as vllm_body
 from causerie.errors import InvalidRequest
 from causerie.operations.matrix import groups
@@ -67,12 +69,10 @@ def reading() -> dict[str, Any]:
 
 
 def engines() -> dict[str, Any]:
-    def bodies(sampling: SamplingParams, defaults: SamplingDefaults) -> list[Any]:
+    def bodies(wanted: SamplingParams, defaults: SamplingDefaults) -> list[Any]:
+        sampling = request_sampling(wanted, defaults, None, thinks=True)
         request = TextRequest((1,), 1, sampling)
-        return [
-            llamacpp_body(request, defaults).get("sharp"),
-            vllm_body(request, defaults, ()).get(NAME),
-        ]
+        return [llamacpp_body(request).get("sharp"), vllm_body(request, ()).get(NAME)]
 
     of_request = msgspec.convert({NAME: 1.5}, SamplingParams)
     of_model = msgspec.convert({NAME: 0.5}, SamplingDefaults)
@@ -80,9 +80,12 @@ def engines() -> dict[str, Any]:
         "of the request": bodies(of_request, of_model),
         "of the model": bodies(SamplingParams(), of_model),
         "neutral": bodies(SamplingParams(), SamplingDefaults()),
-        "samplers": llamacpp_body(TextRequest((1,), 1, of_request), of_model)["samplers"],
-        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), of_model),
-        "not refused": vllm_body(TextRequest((1,), 1), of_model, ())["wobble"],
+        "samplers": llamacpp_body(TextRequest((1,), 1, of_request))["samplers"],
+        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1)),
+        "not refused": vllm_body(TextRequest((1,), 1), ())["wobble"],
+        "recommended": [
+            getattr(read({NAME: 0.5}, ()).usual, NAME) for read in (of_gguf, of_folder)
+        ],
     }
 
 

@@ -52,7 +52,11 @@ class Shop(ScriptedServiceView):
         must = {"supported_efforts": ["high", "low"], "mandatory": True}
         self.entries = [
             entry("small", description="Quick, for everyday questions."),
-            entry("thinker", reasoning=must),
+            entry(
+                "thinker",
+                reasoning=must,
+                default_parameters={"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0},
+            ),
             entry(LONG, ("temperature", "max_tokens"), pricing={"prompt": "0", "completion": "0"}),
         ]
         self.values = [

@@ -11,6 +11,7 @@ from causerie.composition.catalog import parameters
 from causerie.console.catalogue import view
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.parameters import USUAL_SAMPLING, SamplingDefaults
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 from causerie.settings import ProviderModelSettings
@@ -84,6 +85,26 @@ def test_lengths_are_those_that_hold_whoever_answers() -> None:
     assert entry.architecture.input_modalities == ["text", "image"]
     assert entry.reasoning
     assert entry.reasoning.mandatory is False
+
+
+@pytest.mark.parametrize(
+    ("of_targets", "shown"),
+    [
+        ((None,), None),
+        ((USUAL_SAMPLING,), USUAL_SAMPLING),
+        ((USUAL_SAMPLING, USUAL_SAMPLING), USUAL_SAMPLING),
+        ((USUAL_SAMPLING, SamplingDefaults(temperature=1.0)), None),
+        ((USUAL_SAMPLING, None), None),  # a provider's own are not known
+    ],
+)
+def test_default_parameters_are_those_of_all_targets(
+    of_targets: tuple[SamplingDefaults | None, ...], shown: SamplingDefaults | None
+) -> None:
+    profiles = [ModelProfile(sampling=sampling) for sampling in of_targets]
+    entry = model(
+        *(TargetCapabilities(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]  # lambda
+    ).entry()
+    assert entry.default_parameters == shown
 
 
 def test_the_reasoning_object_is_shown_where_a_door_knows_it() -> None:

@@ -310,3 +310,16 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await expect(page.get_by_text("not known").first).to_be_visible()
         await page.get_by_role("link", name="Try it").nth(1).click()
         await expect(page.locator("[name=model]")).to_have_value("thinker")
+
+
+async def test_empty_fields_show_the_defaults_of_the_model(page: Page) -> None:
+    names = ("temperature", "top_k", "min_p")
+    temperature, top_k, min_p = (page.locator(f"#setting-{name}") for name in names)
+    await page.select_option("#model", "small")
+    for field in (temperature, top_k, min_p):
+        await expect(field).to_have_attribute("placeholder", "default")
+    await page.select_option("#model", "thinker")
+    await expect(temperature).to_have_attribute("placeholder", "0.6")
+    await expect(top_k).to_have_attribute("placeholder", "20")
+    await expect(min_p).to_have_attribute("placeholder", "0")
+    await expect(page.locator("#setting-presence_penalty")).to_have_attribute("placeholder", "0")

@@ -91,12 +91,12 @@ LAST = item(
 
 
 async def outputs(client: LlamaCppClient, request: TextRequest = REQUEST) -> list[Output]:
-    async with client.complete(request, SamplingParams(), PARTIAL) as stream:
+    async with client.complete(request, PARTIAL) as stream:
         return [output async for output in stream]
 
 
 def test_what_nobody_set_is_neutral() -> None:
-    body = completion_body(REQUEST, SamplingParams())
+    body = completion_body(REQUEST)
     assert body["prompt"] == (1, 2, 3)
     assert (body["n_predict"], body["stream"]) == (8, True)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
@@ -106,14 +106,19 @@ def test_what_nobody_set_is_neutral() -> None:
     assert not {"seed", "logit_bias", "grammar", "n_probs", "preserved_tokens"} & set(body)
 
 
-def test_the_request_wins_over_the_model_and_the_model_over_neutral() -> None:
-    defaults = SamplingParams(temperature=0.6, top_k=20, repetition_penalty=1.05)
-    request = TextRequest(
-        (1,), 1, SamplingParams(temperature=0.0, top_p=0.9, repetition_penalty=1.0)
-    )
-    body = completion_body(request, defaults)
+def test_greedy_is_the_best_candidate_behind_penalties() -> None:
+    sampling = SamplingParams(temperature=0.0, top_p=0.9, top_k=20, repetition_penalty=1.05)
+    body = completion_body(TextRequest((1,), 1, sampling))
     assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 1)
-    assert body["repeat_penalty"] == 1.0
+    assert body["repeat_penalty"] == 1.05
+    assert body["samplers"] == ["penalties", "top_k"]
+
+
+def test_a_value_that_is_off_is_sent_as_off() -> None:
+    sampling = SamplingParams(temperature=1.0, top_k=-1, top_p=1.0, min_p=0.0)
+    body = completion_body(TextRequest((1,), 1, sampling))
+    assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
+    assert body["samplers"] == ["temperature"]
 
 
 def test_everything_asked_for_is_in_the_body() -> None:
@@ -121,7 +126,7 @@ def test_everything_asked_for_is_in_the_body() -> None:
     request = TextRequest(
         (1,), 1, sampling, grammar="g", logprobs=0, visible=("<x>",), ignore_eos=True
     )
-    body = completion_body(request, SamplingParams())
+    body = completion_body(request)
     assert body["seed"] == 2**32 - 1
     assert body["logit_bias"] == [[5, -100.0]]
     assert (body["grammar"], body["n_probs"], body["ignore_eos"]) == ("g", 1, True)
@@ -215,7 +220,7 @@ async def test_a_prompt_too_long_is_refused_on_entering() -> None:
 
     async with engine(handler) as client:
         with pytest.raises(PromptTooLong) as failure:
-            await client.complete(REQUEST, SamplingParams(), PARTIAL).__aenter__()
+            await client.complete(REQUEST, PARTIAL).__aenter__()
     assert (failure.value.tokens, failure.value.context_length) == (900, 512)
 
 
@@ -270,6 +275,6 @@ async def test_nobody_there_means_that_it_is_coming_back() -> None:
 async def test_what_the_reader_raises_stays_what_it_is() -> None:
     async with engine(saying(item(content="a", tokens=[0]), LAST)) as client:
         with pytest.raises(ConnectionError, match="mine"):
-            async with client.complete(REQUEST, SamplingParams(), PARTIAL) as stream:
+            async with client.complete(REQUEST, PARTIAL) as stream:
                 async for _ in stream:
                     raise ConnectionError("mine")

@@ -33,6 +33,8 @@ HEADER = Header(
     latent_length=0,
     vocabulary_size=32000,
     chat_template="",
+    names=(),
+    sampling={},
 )
 KV = 16 * 8 * 128 * 2  # bytes a token
 

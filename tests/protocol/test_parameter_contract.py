@@ -105,6 +105,7 @@ def test_engines(found: Found) -> None:
         "samplers": ["sharp"],
         "refused": False,
         "not refused": 0,
+        "recommended": [0.5, 0.5],
     }
 
 

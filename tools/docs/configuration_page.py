@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from causerie.settings.decode import describe, extras, metas, plain
+from causerie.settings.decode import describe, extras, metas, plain, table_of
 from causerie.settings.load import leaves, variable
 from causerie.settings.tree import Settings
 
@@ -82,7 +82,7 @@ def _section(kind: type[msgspec.Struct], section: Any) -> Iterator[str]:
 def _inner(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
     """The tables inside a table, however deep."""
     for field in msgspec.structs.fields(kind):
-        inner = _struct(field.type)
+        inner = _struct(field.type) or table_of(plain(field.type))
         if inner is not None:
             place = f"{name}.{field.name}"
             yield f"### `{_title(place, field.type)}`\n"
@@ -114,7 +114,7 @@ def _default(field: Any) -> str:
     if field.required:
         return "*required*"
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    if value is None:
+    if value is None or isinstance(value, msgspec.Struct):
         return ""
     return f"`{msgspec.json.encode(value).decode()}`"
 

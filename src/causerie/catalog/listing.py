@@ -13,7 +13,7 @@ from msgspec import UNSET, structs
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import ModelCard, ModelProfile
+from causerie.catalog.model import ModelCard, ModelProfile, common_sampling
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
@@ -251,6 +251,7 @@ class Listing:
                 max_completion_tokens=top.profile.max_output_tokens,
             ),
             supported_parameters=sorted(parameters),
+            default_parameters=common_sampling(profiles),
             expiration_date=None if self.ends is None else self.ends.isoformat(),
             links=Links(details=f"/models/{self.id}/endpoints"),
             max_output_tokens=UNSET if longest is None else longest,

@@ -17,6 +17,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
 from causerie.protocol.model_entries import Modalities, ReasoningSupport, ServedModelEntry
+from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 
@@ -29,6 +30,7 @@ class ModelProfile:
 
     ``thinks``: its template, or a probe, says that it does; a model that does not can still be
     asked to. It rejects the parameters in ``lacks``, even if they are listed as supported.
+    ``sampling`` is that of a request that sets none.
     """
 
     context_length: int | None = None
@@ -37,6 +39,7 @@ class ModelProfile:
     must_think: bool = False
     thinks: bool = True
     lacks: frozenset[str] = frozenset()
+    sampling: SamplingDefaults | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,7 @@ class ServedModel:
             supported_parameters=sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
+            default_parameters=profile.sampling,
             reasoning=reasoning if profile.thinks else UNSET,
             max_output_tokens=UNSET if longest is None else longest,
         )
@@ -183,6 +187,7 @@ class ServedModel:
             must_think=all(profile.must_think for profile in profiles),
             thinks=any(profile.thinks for profile in profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
+            sampling=common_sampling(profiles),
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
@@ -199,6 +204,12 @@ class ServedModel:
             code="unsupported_parameter",
             param=nearest[0],
         )
+
+
+def common_sampling(profiles: Iterable[ModelProfile]) -> SamplingDefaults | None:
+    """Return the default sampling that all targets have; ``None`` if unknown, or if they differ."""
+    first, *others = (profile.sampling for profile in profiles)
+    return first if all(other == first for other in others) else None
 
 
 def known(capabilities: TargetCapabilities) -> frozenset[str]:

@@ -24,11 +24,13 @@ from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.rewriting import can_write
+from causerie.chat.sampling import default_sampling
 from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.images import images, not_fetched
+from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.parsing.known import KNOWN, refusal
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -44,6 +46,8 @@ class ChatOptions:
     """Replaces the model's own template."""
     max_output_tokens: int | None = None
     """Limit for requests that set none."""
+    sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
+    """Goes before the model's own recommendation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,10 @@ class TextChat:
         if self._loaded is None or self._loaded.facts is not facts:
             self._loaded = _loaded(facts, self._options, self._renderer)
         return self._loaded
+
+    def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
+        """Return the sampling of a request that sets none of it."""
+        return default_sampling(self._options.sampling, facts.sampling)
 
     @asynccontextmanager
     async def generate(
@@ -167,6 +175,7 @@ def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> 
         renderer=renderer(source, form, bos_token=facts.bos_token, eos_token=facts.eos_token),
         encoder=PromptEncoder(facts.control_tokens, own),
         max_output_tokens=options.max_output_tokens,
+        sampling=options.sampling,
         shows_documents="documents" in source,
     )
 

@@ -24,13 +24,14 @@ from causerie.chat.grammar_text import Manner
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.rewriting import answer_space, call_space
+from causerie.chat.sampling import request_sampling
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
-from causerie.protocol.parameters import SamplingParams
+from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
@@ -72,6 +73,7 @@ class LoadedModel:
     renderer: Renderer
     encoder: PromptEncoder
     max_output_tokens: int | None = None
+    sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
     shows_documents: bool = True
     schema_cache: SchemaCache = field(default_factory=SchemaCache)
 
@@ -121,11 +123,16 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=request.sampling,
+        sampling=_sampling(request, model, thought),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         ignored=(*functions.ignored, *(answer.ignored if answer else ())),
     )
+
+
+def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -> SamplingParams:
+    thinks = thought.on is not False
+    return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
 async def _prompted(

@@ -227,7 +227,7 @@ class _Makers:
         """Return the inputs of the engine; with other inputs it is another engine."""
         engines = self._settings.engines
         return (
-            model.engine, model.ref, model.llamacpp, model.vllm, model.options, model.sampling,
+            model.engine, model.ref, model.llamacpp, model.vllm, model.options,
             self._settings.weights, engines.load_seconds, self._secrets(model),
         )  # fmt: skip
 
@@ -249,7 +249,7 @@ class _Makers:
             model.id,
             weights.path,
             LlamaCppOptions(**structs.asdict(model.llamacpp)),
-            sampling=model.sampling,
+            ref=model.ref or "",
             load_seconds=self._settings.engines.load_seconds,
         )
 
@@ -265,7 +265,7 @@ class _Makers:
             model.id,
             weights.path,
             options,
-            sampling=model.sampling,
+            ref=model.ref or "",
             load_seconds=self._settings.engines.load_seconds,
         )
 

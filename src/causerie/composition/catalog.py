@@ -182,6 +182,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
             must_think=switch is not None and switch.mandatory,
             thinks=switch is not None,
             lacks=lacks,
+            sampling=own.chat.default_sampling(facts),
         )
 
     return profile

@@ -93,6 +93,7 @@ def chat_options(
                 format=model.format,
                 template=_template(model.template),
                 max_output_tokens=model.max_output_tokens,
+                sampling=model.sampling,
             )
         except (OSError, UnicodeDecodeError) as error:
             words = f"{model.template} cannot be read as UTF-8 text: {error}"

@@ -45,6 +45,8 @@ class ModelRow:
     parameters: Sequence[str]
     efforts: Sequence[str]
     must_think: bool
+    defaults: Mapping[str, float]
+    """Parameters where a request sets none; empty if they are not known."""
 
     @property
     def anchor(self) -> str:
@@ -93,6 +95,7 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
         parameters=tuple(entry.get("supported_parameters") or ()),
         efforts=tuple(reasoning.get("supported_efforts") or ()),
         must_think=bool(reasoning.get("mandatory")),
+        defaults=entry.get("default_parameters") or {},
     )
 
 

@@ -73,6 +73,8 @@ def document(max_messages: int) -> Schema:
             "title": "Causerie",
             "version": causerie.__version__,
             "description": "Chat completions: list models, create a completion, plain or streamed. "
+            "A sampling parameter that a request leaves out has the value that `GET /models` "
+            "shows in `default_parameters`. "
             "Paths below `/v1` are found below the base URL of every door, those below "
             "`/router/v1` below that of doors of the kind `router`.",
         },

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from causerie.protocol.parameters import SamplingParams
+from causerie.protocol.parameters import SamplingDefaults, SamplingParams
 
 
 class EngineState(Enum):
@@ -55,6 +55,7 @@ class TextRequest:
     """Token ids."""
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
+    """A parameter that is not set is neutral."""
     grammar: str | None = None
     """An llguidance grammar in Lark syntax that the whole output follows, or ``None``."""
     logprobs: int | None = None
@@ -126,6 +127,15 @@ Output = Started | Token | Stopped
 
 
 @dataclass(frozen=True, slots=True)
+class RecommendedSampling:
+    """Sampling that a model's publisher recommends. A parameter that is not set is neutral."""
+
+    usual: SamplingDefaults
+    without_thinking: SamplingDefaults
+    """Where thinking is off; the same as ``usual`` unless the publisher tells them apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """Facts that the engine knows about the loaded model."""
 
@@ -152,6 +162,8 @@ class ModelFacts:
     """Equal for engines whose token ids mean the same; empty if unknown."""
     size: int | None = None
     """Number of tokens of the vocabulary; ``None`` if unknown."""
+    sampling: RecommendedSampling | None = None
+    """``None`` if nobody recommends any."""
 
 
 class EngineFailed(Exception):

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from causerie.protocol.parameters import SAMPLING, SamplingDefaults
+from causerie.protocol.parameters import SAMPLING, SamplingParams
 
 
-def engine_fields(
-    engine: str, wanted: SamplingDefaults, defaults: SamplingDefaults
-) -> dict[str, float]:
+def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
     """Return all numeric sampling parameters that the engine has, by its own names.
 
-    The value is that of the request, else the model's default, else the neutral one.
+    One that is not set is neutral; the engine's own defaults never apply.
     """
     fields = {}
     for name, field, neutral in _numbers(engine):
         value = getattr(wanted, name)
-        if value is None:
-            value = getattr(defaults, name, None)
         fields[field] = neutral[0] if value is None or value in neutral else value
     return fields
 

@@ -50,6 +50,7 @@ class Facts:
     visible_at: float | None = None  # a value with so strong an effect that a probe sees it
     engines: Mapping[str, str | None] = field(default_factory=dict)
     """Names of its field at engines of our own, where they differ; ``None``: refused there."""
+    gguf: str = ""  # its key below `general.sampling.` in GGUF files; empty: its own name
     router: bool = False  # only routers describe it
     takes: str = ""  # the values in words, where the type does not say them well
     control: Control | None = None  # of the playground; a number has one anyway

@@ -12,9 +12,16 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from causerie.protocol.parameters import Effort
+from causerie.protocol.parameters import Effort, SamplingDefaults
 from causerie.protocol.target_stats import Percentiles
 
+DefaultParameters = Annotated[
+    SamplingDefaults | None,
+    Meta(
+        description="Sampling where a request sets none: of the model's publisher, or of the "
+        "operator. `null` if it is not known (yet)."
+    ),
+]
 Price = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
@@ -63,6 +70,7 @@ class ServedModelEntry(Model, frozen=True, kw_only=True):
     architecture: Modalities
     pricing: Pricing
     supported_parameters: Sequence[str]
+    default_parameters: DefaultParameters
     reasoning: ReasoningSupport | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
 
@@ -110,7 +118,7 @@ class RouterModel(Model, frozen=True, kw_only=True):
     top_provider: TopProvider
     per_request_limits: None = None
     supported_parameters: Sequence[str]
-    default_parameters: None = None
+    default_parameters: DefaultParameters = None
     supported_voices: None = None
     expiration_date: Annotated[str | None, Meta(description="Its last day.")]
     links: Links

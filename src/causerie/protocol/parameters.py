@@ -54,26 +54,31 @@ Empty = Annotated[tuple[Any, ...], Meta(max_length=0)]
 TextOnly = Annotated[tuple[Literal["text"], ...], Meta(min_length=1, max_length=1)]
 
 _BOOLEAN_OR_NULL = {"type": ["boolean", "null"]}
-_MODELS_OWN = "model's own"
+_UNSET = "default"
 
 
 class SamplingDefaults(Struct, frozen=True, gc=False):
     """Sampling parameters of a model where a request does not set them.
 
-    They stand in the order in which engines apply them. One that is not set is neutral.
+    They stand in the order in which engines apply them.
     """
 
     temperature: Annotated[
         Temperature | None,
         Meta(description="0 is greedy; 1 is neutral."),
-        Facts(origin="common", neutral=(1.0,), control=Control(first=True, unset=_MODELS_OWN)),
+        Facts(
+            origin="common",
+            neutral=(1.0,),
+            gguf="temp",
+            control=Control(first=True, unset=_UNSET),
+        ),
     ] = None
     top_k: Annotated[
         Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None,
         Meta(description="0 and -1 are off."),
         Facts(
             origin="engines", neutral=(0, -1), effect="narrows", visible_at=1,
-            control=Control(unset=_MODELS_OWN),
+            control=Control(unset=_UNSET),
         ),
     ] = None  # fmt: skip
     top_p: Annotated[
@@ -81,7 +86,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Meta(description="1 is off."),
         Facts(
             origin="common", neutral=(1.0,), effect="narrows", visible_at=0.01,
-            control=Control(first=True, unset=_MODELS_OWN),
+            control=Control(first=True, unset=_UNSET),
         ),
     ] = None  # fmt: skip
     min_p: Annotated[
@@ -89,7 +94,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Meta(description="0 is off."),
         Facts(
             origin="engines", neutral=(0.0,), effect="narrows", visible_at=1.0,
-            control=Control(unset=_MODELS_OWN),
+            control=Control(unset=_UNSET),
         ),
     ] = None  # fmt: skip
     repetition_penalty: Annotated[
@@ -97,7 +102,8 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Meta(description="1 is off."),
         Facts(
             origin="engines", neutral=(1.0,), effect="penalises", visible_at=2.0,
-            engines={"llamacpp": "repeat_penalty"}, control=Control(unset=_MODELS_OWN),
+            engines={"llamacpp": "repeat_penalty"}, gguf="penalty_repeat",
+            control=Control(unset=_UNSET),
         ),
     ] = None  # fmt: skip
 
@@ -124,6 +130,10 @@ class SamplingParams(SamplingDefaults, frozen=True, gc=False):
         Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
         Facts(origin="openai", neutral=({},), takes="token ids to numbers from -100 to 100"),
     ] = {}
+
+
+ModelSampling = SamplingDefaults | Literal["neutral"]
+"""The setting of a model: values that go before its own recommendation, or neutral ones."""
 
 
 class SamplingParameters(SamplingParams, frozen=True, gc=False):
@@ -325,6 +335,15 @@ HINTS: Mapping[str, Parameter] = MappingProxyType(dict(_parameters(HintParameter
 
 SAMPLING: tuple[Parameter, ...] = tuple(declared(SamplingParams))
 """Parameters that engines get, in the order in which they apply them."""
+
+MODEL_SAMPLING: tuple[Parameter, ...] = tuple(declared(SamplingDefaults))
+"""Parameters that a model can have a default for."""
+
+NEUTRAL_SAMPLING = SamplingDefaults(**{each.name: each.facts.neutral[0] for each in MODEL_SAMPLING})
+"""The model's own probabilities: nothing is cut off, nothing is penalised."""
+
+USUAL_SAMPLING = SamplingDefaults(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
+"""Defaults for a model without a recommendation: those of llama.cpp's server."""
 
 REFUSED: Mapping[str, str] = MappingProxyType(
     {

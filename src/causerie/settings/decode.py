@@ -86,6 +86,9 @@ class SettingsDecoder:
             return _WRONG
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             return self.struct(bare, value, path)
+        table = table_of(bare)
+        if table is not None and isinstance(value, Mapping):
+            return self.struct(table, value, path)
         element = _struct_element(bare)
         if element is not None:
             if not isinstance(value, list | tuple):
@@ -162,6 +165,15 @@ def alone(kind: Any) -> Any:
         return kind
     options = [option for option in get_args(bare) if option is not type(None)]
     return options[0] if len(options) == 1 else kind
+
+
+def table_of(bare: Any) -> type[msgspec.Struct] | None:
+    """Return the struct of a setting that takes a table or a word; ``None`` for any other."""
+    kinds = get_args(bare) if get_origin(bare) in (Union, types.UnionType) else ()
+    if not any(get_origin(kind) is Literal for kind in kinds):
+        return None
+    tables = (kind for kind in kinds if isinstance(kind, type))
+    return next((kind for kind in tables if issubclass(kind, msgspec.Struct)), None)
 
 
 def metas(kind: Any) -> list[msgspec.Meta]:

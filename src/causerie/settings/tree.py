@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.protocol.parameters import SamplingDefaults
+from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
 from causerie.settings.engine import LlamaCpp, Vllm
@@ -232,9 +232,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     options: Annotated[
         dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
     ] = {}
-    sampling: Annotated[SamplingDefaults, Meta(description="How tokens are drawn by default.")] = (
-        SamplingDefaults()
-    )
+    sampling: Annotated[
+        ModelSampling,
+        Meta(
+            description="How tokens are drawn where a request does not say it: values that go "
+            'before the model\'s own recommendation; `"neutral"`: temperature 1, nothing cut off.'
+        ),
+    ] = SamplingDefaults()
     queue: Annotated[QueueSettings, Meta(description="Waiting for a free slot.")] = QueueSettings()
     format: Annotated[
         Text | None,

@@ -103,6 +103,10 @@ export class Settings {
       part.disabled = !there;
       part.closest("[data-setting]")?.toggleAttribute("data-off", !there);
     }
+    const defaults = JSON.parse(option.dataset.defaults);
+    for (const field of this.form.querySelectorAll("[data-number]")) {
+      field.placeholder = defaults[field.name] ?? field.dataset.unset;
+    }
     this.efforts(option.dataset.efforts.split(" ").filter(Boolean), has("reasoning_effort"));
     const must = option.dataset.must === "yes";
     for (const radio of this.form.querySelectorAll('[name="thinking"]')) {

@@ -28,7 +28,6 @@ from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.sampling import engine_fields, neutral_values
 from causerie.engines.transport import EngineTransport, near, whole
 from causerie.engines.watchdog import Pulse
-from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.sse import EventDecoder
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -107,7 +106,6 @@ class LlamaCppClient:
     async def complete(
         self,
         request: TextRequest,
-        defaults: SamplingDefaults,
         partial: PartialTokens,
         pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
@@ -115,7 +113,7 @@ class LlamaCppClient:
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
-        response = await self._wire.send("POST", "/completion", completion_body(request, defaults))
+        response = await self._wire.send("POST", "/completion", completion_body(request))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await whole(response))
@@ -125,9 +123,9 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def sample(self, request: TextRequest, defaults: SamplingDefaults) -> Token:
+    async def sample(self, request: TextRequest) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
-        body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
+        body = {**completion_body(request), "n_predict": 1, "stream": False}
         item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
         if len(item.tokens) != 1:
             raise EngineFailed("the engine drew no token")
@@ -172,7 +170,7 @@ async def _outputs(
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
-def completion_body(request: TextRequest, defaults: SamplingDefaults) -> dict[str, Any]:
+def completion_body(request: TextRequest) -> dict[str, Any]:
     """Return the engine's request. Unset parameters are neutral, not the engine's defaults."""
     wanted = request.sampling
     body: dict[str, Any] = {
@@ -182,7 +180,7 @@ def completion_body(request: TextRequest, defaults: SamplingDefaults) -> dict[st
         "return_tokens": True,
         "cache_prompt": True,
         "repeat_last_n": len(request.prompt) + request.max_tokens,
-        **engine_fields(_ENGINE, wanted, defaults),
+        **engine_fields(_ENGINE, wanted),
         "ignore_eos": request.ignore_eos,
         "return_progress": True,
         "response_fields": _LAST_FIELDS,

@@ -20,12 +20,12 @@ from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.reading import Readings
+from causerie.engines.recommended_sampling import of_gguf
 from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
-from causerie.protocol.parameters import SamplingDefaults
 
 _NO_TOKEN = -1
 
@@ -33,7 +33,7 @@ _NO_TOKEN = -1
 class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     """One GGUF file, run by llama.cpp.
 
-    ``sampling`` holds the defaults for what a request leaves unset. Making one
+    ``ref`` says where the weights are from, which may name the model's family. Making one
     reads the file's header; raises :class:`EngineFailed` where it is no model.
     """
 
@@ -43,7 +43,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         weights: Path,
         options: LlamaCppOptions,
         *,
-        sampling: SamplingDefaults = SamplingDefaults(),  # noqa: B008 - frozen
+        ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
         alongside = (*options.lora, options.draft)
@@ -55,7 +55,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         self._launch = for_machine(weights, options, self._header)
-        self._sampling = sampling
+        self._ref = ref
         self._facts: ModelFacts | None = None
         self._partial: PartialTokens  # read with the words
         self._readings = Readings()
@@ -112,12 +112,12 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     def _run(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        return client.complete(request, self._sampling, self._partial, self._pulse)
+        return client.complete(request, self._partial, self._pulse)
 
     async def _sample(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> Token:
-        return await client.sample(request, self._sampling)
+        return await client.sample(request)
 
     def _said(self, words: IndexedVocabulary, control: dict[str, int]) -> ModelFacts:
         header, vocabulary = self._header, words.vocabulary
@@ -134,6 +134,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             vocabulary=str(header.path),
             words=words.digest,
             size=len(vocabulary.tokens),
+            sampling=of_gguf(header.sampling, (*header.names, self._ref, header.architecture)),
         )
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:

@@ -27,7 +27,6 @@ from causerie.engines.sampling import engine_fields
 from causerie.engines.transport import EngineTransport, whole
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
 from causerie.engines.watchdog import Pulse
-from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.sse import EventDecoder
 from causerie.transport.client import Reach
 from causerie.transport.errors import TransportFailed
@@ -109,11 +108,10 @@ class VllmClient:
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, defaults: SamplingDefaults, stops: tuple[int, ...],
-        spelling: Spelling, pulse: Pulse,
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
+        self, request: TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
-        body = {"model": self.model, **completion_body(request, defaults, stops)}
+        body = {"model": self.model, **completion_body(request, stops)}
         response = await self._wire.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
@@ -131,9 +129,7 @@ class VllmClient:
         return content
 
 
-def completion_body(
-    request: TextRequest, defaults: SamplingDefaults, stops: tuple[int, ...]
-) -> dict[str, Any]:
+def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:
     """Return the engine's request without its model. Unset parameters are neutral.
 
     As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
@@ -146,7 +142,7 @@ def completion_body(
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_token_ids": True,
-        **engine_fields("vllm", request.sampling, defaults),
+        **engine_fields("vllm", request.sampling),
     }
     if request.sampling.seed is not None:
         body["seed"] = request.sampling.seed

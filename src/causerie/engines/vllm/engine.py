@@ -19,6 +19,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.reading import Readings
+from causerie.engines.recommended_sampling import of_folder
 from causerie.engines.supervised import Served, SupervisedEngine
 from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
 from causerie.engines.vllm.client import VllmClient
@@ -30,16 +31,15 @@ from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
 from causerie.engines.weights.vocabulary import read_vocabulary
-from causerie.protocol.parameters import SamplingDefaults
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
     """One model folder, served by a vLLM that is started here, or by one that others run.
 
     For the latter the folder needs no weights. Text becomes tokens and tokens become
-    text here, so that nobody's text is read as a control token. ``sampling`` holds
-    the defaults for what a request leaves unset. Making one reads the folder; raises
-    :class:`EngineFailed` where it holds no model.
+    text here, so that nobody's text is read as a control token. ``ref`` says where
+    the weights are from, which may name the model's family. Making one reads the
+    folder; raises :class:`EngineFailed` where it holds no model.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         folder: Path,
         options: VllmOptions | Elsewhere,
         *,
-        sampling: SamplingDefaults = SamplingDefaults(),  # noqa: B008 - frozen
+        ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
         try:
@@ -57,7 +57,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             raise EngineFailed(str(error)) from error
         super().__init__(model, self._folder.files, load_seconds)
         self._options = options
-        self._sampling = sampling
+        self._ref = ref
         self._context = options.context or self._folder.context_length
         self._tokenizer: FolderTokenizer  # read with the words
         self._facts: ModelFacts | None = None
@@ -138,7 +138,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
         ends = words.vocabulary.end
         spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
-        return client.complete(request, self._sampling, ends, spelling, self._pulse)
+        return client.complete(request, ends, spelling, self._pulse)
 
     async def _sample(
         self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
@@ -165,4 +165,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             vocabulary=str(folder.path / TOKENIZER),
             words=words.digest,
             size=len(vocabulary.tokens),
+            sampling=of_folder(
+                folder.generation, (self._ref, folder.path.name, folder.architecture)
+            ),
         )

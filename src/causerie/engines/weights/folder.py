@@ -1,7 +1,7 @@
 """A model as a folder, the way that Hugging Face repositories hold it.
 
     config.json              what the model is
-    generation_config.json   what ends its texts (may be absent)
+    generation_config.json   what ends its texts, recommended sampling (may be absent)
     tokenizer_config.json    special tokens, perhaps the template (may be absent)
     tokenizer.json           the tokenizer
     chat_template.jinja      the template (may be absent)
@@ -20,6 +20,7 @@ from pathlib import Path
 from causerie.engines.weights.errors import NotModelFolder
 
 TOKENIZER = "tokenizer.json"
+GENERATION = "generation_config.json"
 
 _CONFIG = "config.json"
 _TEMPLATE = "chat_template.jinja"
@@ -42,6 +43,8 @@ class ModelFolder:
     """Empty if there is none."""
     size: int
     """Of the weights, in bytes."""
+    generation: Mapping[str, object]
+    """The object in its generation_config.json; empty if there is none."""
     files: tuple[Path, ...]
     """All files that make it this model and no other: weights, configuration, tokenizer and
     template.
@@ -70,6 +73,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
         context_length=_context_length(path, config),
         chat_template=_chat_template(path, files),
         size=sum(files[name] for name in loaded),
+        generation=read_object(path / GENERATION) if GENERATION in files else {},
         files=tuple(path / name for name in sorted({*telling, *loaded})),
     )
 

@@ -7,7 +7,7 @@ here knows an engine.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from causerie.engines.weights.tokens import (
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
 _END_KEYS = ("eos", "eot", "eom")
+_NAME_KEYS = ("name", "basename", "base_model.0.name")  # the most telling first
+_SAMPLING = "general.sampling."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Header:
     latent_length: int
     vocabulary_size: int
     chat_template: str
+    names: tuple[str, ...]
+    """Names of the model and of the one that it was made from."""
+    sampling: Mapping[str, float]
+    """Recommended sampling, by the keys of the file."""
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -93,6 +99,8 @@ def _header(path: Path, data: GgufMetadata) -> Header:
         latent_length=latent + number("rope.dimension_count") if latent else 0,
         vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
         chat_template=data.text("tokenizer.chat_template"),
+        names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
+        sampling=data.numbers_below(_SAMPLING),
     )
 
 

@@ -159,6 +159,21 @@ class GgufMetadata:
         """Return the number under ``key`` (the greatest of an array), or ``None``."""
         return max(self.integers(key), default=None)
 
+    def numbers_below(self, prefix: str) -> dict[str, float]:
+        """Return the single numbers whose keys begin so, by the rest of their keys.
+
+        Fractions are rounded to the digits that single precision holds: 0.6 is 0.6.
+        """
+        found: dict[str, float] = {}
+        for key, value in self.values.items():
+            if not key.startswith(prefix) or isinstance(value, bool):
+                continue
+            if isinstance(value, int | float):
+                found[key.removeprefix(prefix)] = (
+                    value if isinstance(value, int) else float(f"{value:.6g}")
+                )
+        return found
+
     def text(self, key: str) -> str:
         """Return the text under ``key``; empty if there is none."""
         value = self.values.get(key)

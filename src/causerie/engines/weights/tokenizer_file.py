@@ -13,7 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from causerie.engines.weights.errors import NotModelFolder
-from causerie.engines.weights.folder import TOKENIZER, in_config, read_bytes, read_object
+from causerie.engines.weights.folder import (
+    GENERATION,
+    TOKENIZER,
+    in_config,
+    read_bytes,
+    read_object,
+)
 from causerie.engines.weights.tokens import (
     TokenTable,
     TokenType,
@@ -112,7 +118,7 @@ def read_vocabulary(path: Path) -> TokenTable:
     by_text = ids | {one.content: one.id for one in file.added_tokens}
     named = _alongside(folder, "tokenizer_config.json")
     bos, eos = (_named(named, config, by_text, name) for name in ("bos", "eos"))
-    told = (_alongside(folder, "generation_config.json"), config)
+    told = (_alongside(folder, GENERATION), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
     end = ends((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
