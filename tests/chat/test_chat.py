@@ -336,9 +336,7 @@ async def test_a_finished_call_is_checked_where_the_reply_is_cut_behind_it(
     mode: Literal["required", "auto"],
 ) -> None:
     wrong = CALL.replace('"Köln"', "[]")
-    cut = asked(
-        tools=(TOOL,), tool_choice=ToolChoice(mode), max_tokens=wrong.index("</tool_call>")
-    )
+    cut = asked(tools=(TOOL,), tool_choice=ToolChoice(mode), max_tokens=wrong.index("</tool_call>"))
     with pytest.raises(InternalError, match="The arguments of 'get_weather'"):
         await unconstrained(wrong, cut)
     earlier = asked(tools=(TOOL,), tool_choice=ToolChoice(mode), max_tokens=wrong.index("[]"))
