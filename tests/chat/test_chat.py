@@ -331,6 +331,18 @@ async def test_a_call_that_the_engine_did_not_hold_to_its_schema_is_no_answer(
         await unconstrained(text, asked(tools=(TOOL,), tool_choice=ToolChoice(mode)))
 
 
+@pytest.mark.parametrize("mode", ["required", "auto"])
+async def test_a_finished_call_is_checked_where_the_reply_is_cut_behind_it(
+    mode: Literal["required", "auto"],
+) -> None:
+    wrong = CALL.replace('"Köln"', "[]")
+    cut = asked(tools=(TOOL,), tool_choice=ToolChoice(mode), max_tokens=wrong.index("</tool_call>"))
+    with pytest.raises(InternalError, match="The arguments of 'get_weather'"):
+        await unconstrained(wrong, cut)
+    earlier = asked(tools=(TOOL,), tool_choice=ToolChoice(mode), max_tokens=wrong.index("[]"))
+    assert (await unconstrained(wrong, earlier)).finish == "length"
+
+
 @pytest.mark.parametrize("text", ["def f(): pass", CALL + "\nThe weather is fine."])
 async def test_text_in_the_place_of_a_forced_call_is_no_answer(text: str) -> None:
     with pytest.raises(InternalError, match="A call was required"):

@@ -116,6 +116,36 @@ async def test_white_space_has_an_end(chats: tuple[TextChat, TextChat], gguf: Pa
     assert json.loads(whole.text).keys() == {"city", "kind"}
 
 
+ENDLESS = {
+    "type": "object",
+    "properties": {"value": {"type": "integer"}, "node": {"$ref": "#/$defs/XXX"}},
+    "required": ["value"],
+    "additionalProperties": False,
+    "$defs": {
+        "XXX": {
+            "type": "object",
+            "properties": {"value": {"type": "integer"}, "node": {"$ref": "#/$defs/XXX"}},
+            "required": ["value", "node"],
+            "additionalProperties": False,
+        }
+    },
+}
+FORCED = {"tools": (Tool("get_node", ENDLESS),), "tool_choice": ToolChoice("required")}
+
+
+@pytest.mark.parametrize("case", [{"output": JsonSchema(ENDLESS)}, FORCED], ids=["answer", "call"])
+async def test_a_recursion_without_an_end_leaves_the_constraint_in_force(
+    chats: tuple[TextChat, TextChat], case: dict[str, Any]
+) -> None:
+    sampling = SamplingParams(temperature=0)
+    messages = (Message("user", "Write a node with the value 3, and a node in it."),)
+    request = ChatRequest("m", messages, max_tokens=200, sampling=sampling, **case)
+    whole, _ = await whole_and_cuts(chats[0], request)
+    documents = [call.arguments for call in whole.calls] or [whole.text]
+    assert [json.loads(text).keys() for text in documents] == [{"value"}]
+    assert whole.finish == ("tool_calls" if whole.calls else "stop")
+
+
 @pytest.mark.parametrize("case", CASES)
 async def test_greedy_replies_are_the_same_wherever_they_break_off(
     chats: tuple[TextChat, TextChat], case: str

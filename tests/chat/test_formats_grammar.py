@@ -592,18 +592,45 @@ def test_keys_of_the_model_s_own_where_the_function_takes_them(name: str) -> Non
         assert read(form, text, tools=tools, size=1).calls == [("f", right)]
 
 
-@pytest.mark.parametrize("name", NOTATIONS[1:])
-@pytest.mark.parametrize("keyword", ["minProperties", "maxProperties"])
-def test_how_many_of_the_optional_is_refused_where_it_cannot_be_held(
-    name: str, keyword: str
+ALTERNATIVES: list[tuple[dict[str, object], list[dict[str, object]], list[dict[str, object]]]] = [
+    ({"minProperties": 1}, [{"a": 1}, {"b": 2}, {"a": 1, "b": 2}], [{}]),
+    ({"maxProperties": 1}, [{"a": 1}, {"b": 2}, {}], [{"a": 1, "b": 2}]),
+    ({"dependentRequired": {"a": ["b"]}}, [{}, {"b": 2}, {"a": 1, "b": 2}], [{"a": 1}]),
+    ({"not": {"required": ["a", "b"]}}, [{}, {"a": 1}, {"b": 2}], [{"a": 1, "b": 2}]),
+    (
+        {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        [{"a": 1}, {"b": 2}],
+        [{}, {"a": 1, "b": 2}],
+    ),
+    (
+        {"if": {"required": ["a"]}, "then": {"required": ["b"]}},
+        [{}, {"b": 2}, {"a": 1, "b": 2}],
+        [{"a": 1}],
+    ),
+]
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(("rule", "right", "wrong"), ALTERNATIVES)
+def test_rules_between_properties_hold_in_every_notation(
+    name: str,
+    rule: dict[str, object],
+    right: list[dict[str, object]],
+    wrong: list[dict[str, object]],
 ) -> None:
-    tools = offered({**_AB, keyword: 1})
+    form = by_name(name)
+    whole = {"type": "integer"}
+    tools = offered({"properties": {"a": whole, "b": whole}, **rule})
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
     plan = CallPlan(tools, required=True, parallel=True)
-    with pytest.raises(InvalidRequest) as refused:
-        compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
-    assert refused.value.code == "unsupported_schema"
-    assert refused.value.metadata == {"pointer": f"#/{keyword}"}
-    assert "of `f`: The schema at #/" in refused.value.message
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    for value in (*right, *wrong):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", value)])
+        assert (vocabulary.refused_at(grammar, text) is None) == (value in right), value
+        if value in right:
+            assert read(form, text, tools=tools).calls == [("f", value)]
 
 
 def test_a_constant_that_the_notation_cannot_hold_is_refused_where_it_stands() -> None:

@@ -14,7 +14,6 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.encoding import spells
 from causerie.chat.schema import prepare
 from causerie.chat.schema.finite import without_endless
-from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import of_function
 from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
@@ -67,6 +66,6 @@ def _checked(
             raise of_function(tool.name, refused) from None
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += prepared.ignored
-        arguments[tool.name] = Rewriter(schema, "tools").rewrite()
+        arguments[tool.name] = prepared.rules
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
     return Functions(tools, text, spell, arguments, tuple(ignored))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import Schema, without
-from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema import WhiteSpace, constraint
 from causerie.chat.schema.refusal import unsupported
 
 ANY_TEXT = "/(.|\\n)*/"
@@ -160,7 +160,7 @@ class GrammarText:
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""
-        text = prepare(schema, param=self.param, white_space=self.manner.white_space).text
+        text = constraint(schema, param=self.param, white_space=self.manner.white_space)
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 
     def _any(self) -> str:

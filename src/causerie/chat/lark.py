@@ -225,7 +225,11 @@ class _Embedder:
         schema = self._json("%json")
         if not isinstance(schema, dict | bool):
             raise self._refuse("`%json` takes a schema, an object.")
-        return prepare(schema, param=self._param).text
+        prepared = prepare(schema, param=self._param)
+        for pointer, keyword in prepared.left:
+            reason = f"`{keyword}` cannot be enforced inside a grammar."
+            raise unsupported(self._param, reason, pointer)
+        return prepared.text
 
     def _json(self, directive: str) -> object:
         """Return the JSON value behind a directive."""

@@ -21,8 +21,10 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from causerie.chat.lark import embed
 from causerie.chat.schema import regex
+from causerie.chat.schema.evaluated import Evaluated
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import step
+from causerie.chat.schema.values import canonical
 from causerie.protocol.request import (
     Grammar,
     JsonObject,
@@ -118,6 +120,7 @@ class _Checker:
         self._check_type(value, schema, at)
         self._check_constants(value, schema, at)
         self._check_applied(value, schema, at)
+        self._check_conditions(value, schema, at)
         if isinstance(value, str):
             self._check_string(value, schema, at)
         elif isinstance(value, dict):
@@ -166,12 +169,27 @@ class _Checker:
     def _check_applied(self, value: object, schema: Mapping[str, object], at: str) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            self.check(value, self.definitions[reference.removeprefix("#/$defs/")], at)
+            self.check(value, self._definition(reference), at)
         for part in _items(schema, "allOf"):
             self.check(value, part, at)
         options = _items(schema, "anyOf")
         if options and not any(self.holds(value, option, at) for option in options):
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
+
+        exclusive = _items(schema, "oneOf")
+        if exclusive and sum(self.holds(value, option, at) for option in exclusive) != 1:
+            raise _Wrong(f"The value at {at} does not follow exactly one of the alternatives.")
+
+    def _definition(self, reference: str) -> object:
+        # One that no finite document satisfies has been removed.
+        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
+
+    def _check_conditions(self, value: object, schema: Mapping[str, object], at: str) -> None:
+        if "not" in schema and self.holds(value, schema["not"], at):
+            raise _Wrong(f"The value at {at} is what `not` excludes.")
+        if "if" in schema:
+            branch = "then" if self.holds(value, schema["if"], at) else "else"
+            self.check(value, schema.get(branch, True), at)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
         """Return whether ``value`` is valid against ``schema``."""
@@ -202,6 +220,25 @@ class _Checker:
         for index, item in enumerate(value):
             rule = first[index] if index < len(first) else schema.get("items", True)
             self.check(item, rule, step(at, index))
+        if schema.get("uniqueItems") is True and self._has_equals(value):
+            raise _Wrong(f"Items at {at} are equal.")
+        if "contains" in schema:
+            count = sum(self.holds(item, schema["contains"], at) for item in value)
+            _check_count(count, {"minContains": 1, **schema}, "Contains", at, "matching items")
+        if "unevaluatedItems" in schema:
+            known = self._evaluated().items(value, schema)
+            for index in sorted({*range(len(value))} - known):
+                self.check(value[index], schema["unevaluatedItems"], step(at, index))
+
+    def _has_equals(self, items: list[object]) -> bool:
+        self._spend(len(items))
+        return len({canonical(item) for item in items}) < len(items)
+
+    def _evaluated(self) -> Evaluated:
+        return Evaluated(self._definition, self.holds, self._is_key)
+
+    def _is_key(self, name: str, pattern: str) -> bool:
+        return self._matches(name, "pattern", pattern)
 
     def _check_object(
         self, value: dict[str, object], schema: Mapping[str, object], at: str
@@ -221,6 +258,14 @@ class _Checker:
                     self.check(item, rule, step(at, name))
             if not known:
                 self.check(item, schema.get("additionalProperties", True), step(at, name))
+        self._check_names(value, schema, at)
+
+    def _check_names(self, value: dict[str, object], schema: Mapping[str, object], at: str) -> None:
+        for name in value if "propertyNames" in schema else ():
+            self.check(name, schema["propertyNames"], step(at, name))
+        if "unevaluatedProperties" in schema:
+            for name in value.keys() - self._evaluated().properties(value, schema):
+                self.check(value[name], schema["unevaluatedProperties"], step(at, name))
 
 
 def _items(schema: Mapping[str, object], key: str) -> list[object]:

@@ -7,6 +7,7 @@ ends with an error and is never delivered as good.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -53,24 +54,36 @@ class _Choice:
                 self.calls[index][1].append(arguments)
 
     def fault(self, enforced: Enforced, *, whole: bool) -> str | None:
-        """Return which rule the choice breaks; the last call is cut unless it is ``whole``."""
+        """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``."""
         said = "".join(self.text)
         if enforced.call_required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
-        if self.calls:
-            calls = list(self.calls.values())
-            return _fault_of_calls(calls if whole else calls[:-1], enforced)
-        if enforced.answer is None or not whole:
-            return None
+        if self.calls or enforced.answer is None or not whole:
+            return self.fault_of_calls(enforced, whole=whole)
         return validate(said, enforced.answer)
 
+    def fault_of_calls(self, enforced: Enforced, *, whole: bool) -> str | None:
+        """Return the same of its calls; the last one, if it is cut, counts as none."""
+        calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
+        if calls and not whole and not _is_document(calls[-1][1]):
+            calls.pop()
+        return _fault_of_calls(calls, enforced)
 
-def _fault_of_calls(calls: Sequence[tuple[str, list[str]]], enforced: Enforced) -> str | None:
-    for name, pieces in calls:
+
+def _is_document(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _fault_of_calls(calls: Sequence[tuple[str, str]], enforced: Enforced) -> str | None:
+    for name, arguments in calls:
         schema = enforced.functions.get(name)
         if schema is None:
             return f"It calls {name[:64]!r}, which may not be called."
-        fault = validate_json("".join(pieces), schema)
+        fault = validate_json(arguments, schema)
         if fault is not None:
             return f"The arguments of {name!r}: {fault}"
     return None
@@ -92,10 +105,12 @@ async def verified(
         async for batch in source:
             for event in batch:
                 if isinstance(event, Finished):
-                    whole = event.reason in ("stop", "tool_calls")
+                    choice = found[event.choice]
                     if choices[event.choice].stopped:
-                        continue
-                    fault = found[event.choice].fault(enforced, whole=whole)
+                        fault = choice.fault_of_calls(enforced, whole=False)
+                    else:
+                        whole = event.reason in ("stop", "tool_calls")
+                        fault = choice.fault(enforced, whole=whole)
                     if fault is not None:
                         raise InternalError(f"The answer does not have the form asked for: {fault}")
                 elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):

@@ -24,6 +24,7 @@ from causerie.chat.call_syntax.conjunction import (
 from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.keywords import APPLIES, is_annotation
 from causerie.chat.schema.names import plain
+from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.refusal import step
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -68,6 +69,7 @@ def anchored(root: Schema) -> Schema:
     ``allOf`` of one. Every part with keywords records its original place (``AT``), for refusals.
     """
     root = placed(root)
+    narrowing = SchemaNarrowing(partial(resolved, root))
     names: dict[str, str] = {}
     waiting: list[str] = []
 
@@ -87,6 +89,7 @@ def anchored(root: Schema) -> Schema:
         spelled = plain(said, at, partial(resolved, root))
         if isinstance(spelled, bool):
             return spelled
+        spelled = narrowing.of(spelled, at, alone=False).schema
         for key, of in spelled.items():
             below = step(at, key)
             if key in _NAMED and isinstance(of, Mapping):

@@ -15,7 +15,15 @@ from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import unsupported
 from causerie.chat.schema.texts import choice, regex
 
-__all__ = ["PreparedSchema", "WhiteSpace", "choice", "json_object", "prepare", "regex"]
+__all__ = [
+    "PreparedSchema",
+    "WhiteSpace",
+    "choice",
+    "constraint",
+    "json_object",
+    "prepare",
+    "regex",
+]
 
 _MAX_BYTES = 500_000
 
@@ -47,6 +55,10 @@ class PreparedSchema:
     """To stand behind ``%json``."""
     ignored: tuple[str, ...]
     """Unknown keywords and formats, each as a response header names it."""
+    rules: Mapping[str, object]
+    """All that the schema says, rewritten, to check a finished document by."""
+    left: tuple[tuple[str, str], ...]
+    """Pointers and keywords that the constraint does not hold, but the check does."""
 
 
 def prepare(
@@ -57,12 +69,19 @@ def prepare(
 ) -> PreparedSchema:
     """Return the constraint by which a JSON document follows ``schema``.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
-    whatever would not be enforced as written; ``param`` names the field.
+    Rules that no grammar has are left to the check of the finished document. Raises
+    ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of whatever
+    neither can enforce; ``param`` names the field.
     """
-    rewriter = Rewriter(schema, param, close=True)
+    rules = Rewriter(schema, param).rewrite()
+    rewriter = Rewriter(schema, param, for_grammar=True)
     text = _write(rewriter.rewrite(), param, white_space)
-    return PreparedSchema(text, rewriter.ignored())
+    return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
+
+
+def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSpace) -> str:
+    """Return the text of the same for a part of a schema, all of which has been prepared."""
+    return _write(Rewriter(schema, param, for_grammar=True).rewrite(), param, white_space)
 
 
 def json_object(white_space: WhiteSpace) -> str:

@@ -6,10 +6,10 @@ required property whose schemas exclude each other. Knows nothing of grammars.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from causerie.chat.schema.names import declared_types, is_never
+from causerie.chat.schema.values import canonical
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "object": frozenset({"object"}),
@@ -21,7 +21,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "number": frozenset({"whole", "fraction"}),
 }
 _ALL = frozenset[str]().union(*_KINDS.values())
-_MAX_STEPS = 50_000
+_MAX_STEPS = 4_000
 _MAX_DEPTH = 24
 
 
@@ -31,20 +31,31 @@ class SchemaDisjointness:
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve = resolve
         self._left = _MAX_STEPS
+        self._known: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
 
-    def overlap(self, options: Sequence[object], *, within: object) -> tuple[int, int] | None:
-        """Return two options not shown to exclude each other, or ``None``.
+    def overlaps(self, options: Sequence[object], *, within: object) -> list[tuple[int, int]]:
+        """Return the pairs of options that are not shown to exclude each other.
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
         frame = _kinds(within)
-        for second in range(len(options)):
-            for first in range(second):
-                if not self._excludes(options[first], options[second], frame, 0):
-                    return first, second
-        return None
+        return [
+            (first, second)
+            for second in range(len(options))
+            for first in range(second)
+            if not self._excludes(options[first], options[second], frame, 0)
+        ]
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
+        pair = id(a), id(b), frame
+        if pair not in self._known:
+            found = self._compared(a, b, frame, depth)
+            if self._left >= 0:
+                self._known[pair] = found
+            return found
+        return self._known[pair]
+
+    def _compared(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         self._left -= 1
         if is_never(a) or is_never(b):
             return True
@@ -107,17 +118,7 @@ def _constants(schema: Mapping[str, object]) -> dict[str, str] | None:
         values = _sequence(schema["enum"])
     else:
         return None
-    return {json.dumps(_plain(value), sort_keys=True): _kind(value) for value in values}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+    return {canonical(value): _kind(value) for value in values}
 
 
 def _kind(value: object) -> str:

@@ -5,7 +5,7 @@ a grammar that does not end. So these parts are replaced by ``False`` before a
 grammar is written: an optional one is left out, a required one makes the schema
 around it unsatisfiable as well. Reads the keywords that
 :mod:`causerie.chat.schema.normal` writes, and those that the schemas of
-functions still have (``oneOf``, lists of ``items``).
+functions still have (lists of ``items``). Conditions count as fulfilled.
 """
 
 from __future__ import annotations
@@ -173,9 +173,11 @@ def _in_place(schema: object) -> Iterator[str]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield reference.removeprefix(_PREFIX)
-    for key in ("allOf", "anyOf"):
+    for key in ("allOf", "anyOf", "oneOf"):
         for option in _list(schema, key):
             yield from _in_place(option)
+    for key in ("not", "if", "then", "else"):
+        yield from _in_place(schema.get(key))
 
 
 def _list(schema: Mapping[str, object], key: str) -> list[object]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from urllib.parse import quote
-
-from causerie.errors import InvalidRequest
 
 _LONGEST_NAME = 60  # of what a header names
 
@@ -121,7 +119,9 @@ ENFORCED = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "items", "prefixItems", "minItems", "maxItems", "uniqueItems",
     "properties", "patternProperties", "additionalProperties", "required",
-    "minProperties", "maxProperties",
+    "minProperties", "maxProperties", "propertyNames",
+    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies",
+    "contains", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems",
 })  # fmt: skip
 """Keywords that are enforced, at least with some values."""
 
@@ -135,39 +135,19 @@ _ANNOTATIONS = frozenset({
     "additionalItems",  # read together with an array of items, without effect otherwise
 })  # fmt: skip
 
+CONDITIONS = frozenset({
+    "not", "if", "dependentRequired", "dependentSchemas", "dependencies", "contains",
+    "unevaluatedProperties", "unevaluatedItems",
+})  # fmt: skip
+"""Keywords that no grammar has; :mod:`causerie.chat.schema.narrowing` says them with others."""
+
 # Keywords combined with the rest of a schema, and others that decide its possible properties.
 IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "const", "enum"})
 APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties", "required",
                       "minProperties", "maxProperties"}  # fmt: skip
 
-_REASONS = {
-    "not": "`not` cannot be enforced; say what the value is instead of what it is not.",
-    "if": "conditions (`if`, `then`, `else`) cannot be enforced; write the cases as anyOf.",
-    "then": "conditions (`if`, `then`, `else`) cannot be enforced; write the cases as anyOf.",
-    "else": "conditions (`if`, `then`, `else`) cannot be enforced; write the cases as anyOf.",
-    "dependentRequired": "dependencies between properties cannot be enforced; use anyOf.",
-    "dependentSchemas": "dependencies between properties cannot be enforced; use anyOf.",
-    "dependencies": "dependencies between properties cannot be enforced; use anyOf.",
-    "contains": "`contains` cannot be enforced; describe every item with items or prefixItems.",
-    "minContains": "`minContains` cannot be enforced.",
-    "maxContains": "`maxContains` cannot be enforced.",
-    "propertyNames": "of `propertyNames` a list (`enum`) is enforced, and a pattern or lengths "
-    "where no property is named, not alongside patternProperties; write the rest as "
-    "patternProperties with additionalProperties: false.",
-    "unevaluatedProperties": "`unevaluatedProperties` cannot be enforced; use "
-    "additionalProperties in a schema that names all properties itself.",
-    "unevaluatedItems": "`unevaluatedItems` cannot be enforced; use items.",
-    "$dynamicRef": "dynamic references are not supported; use $ref.",
-    "$recursiveRef": "dynamic references are not supported; use $ref.",
-}
-_RULES = ENFORCED | _REASONS.keys()
-_HARMLESS: dict[str, tuple[object, ...]] = {
-    "unevaluatedProperties": (True, {}),
-    "unevaluatedItems": (True, {}),
-    "dependentRequired": ({},),
-    "dependentSchemas": ({},),
-    "dependencies": ({},),
-}
+_REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
+_RULES = ENFORCED | _REFUSED
 
 
 def is_annotation(key: str) -> bool:
@@ -188,6 +168,7 @@ def is_unknown(key: str) -> bool:
     return not key.startswith("x-") or key == "x-guidance"
 
 
+@lru_cache(maxsize=512)
 def ignored_keyword(key: str) -> str:
     """Return how a response header names an unknown keyword, and the rule it resembles."""
     similar = get_close_matches(key[:_LONGEST_NAME], _RULES, n=1, cutoff=0.85)
@@ -204,17 +185,6 @@ def _in_header(name: str) -> str:
     return quote(name[:_LONGEST_NAME], safe="$@:/", errors="replace")
 
 
-def _is_any_text(schema: object) -> bool:
-    """Return whether a schema admits every text; annotations are ignored."""
-    if not isinstance(schema, Mapping):
-        return schema is True
-    return all(is_annotation(key) or (key, of) == ("type", "string") for key, of in schema.items())
-
-
-def check_unenforced(key: str, value: object, refuse: Callable[[str], InvalidRequest]) -> None:
-    """Raise the refusal of a keyword that cannot be enforced, unless its value asks for nothing."""
-    if key == "propertyNames" and _is_any_text(value):
-        return
-    harmless = _HARMLESS.get(key, ())
-    if not any(type(value) is type(other) and value == other for other in harmless):
-        raise refuse(_REASONS[key])
+def is_refused(key: str) -> bool:
+    """Return whether a keyword is a rule that cannot be enforced."""
+    return key in _REFUSED

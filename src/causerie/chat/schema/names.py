@@ -16,6 +16,13 @@ from causerie.chat.schema.refusal import step
 _MOST_STEPS = 16  # from reference to reference
 
 
+def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
+    """Return a schema that says the same to a check: ``False`` if it admits nothing."""
+    if is_never(schema):
+        return False
+    return _without_nullable(schema) if "nullable" in schema else schema
+
+
 def plain(
     schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
 ) -> Mapping[str, object] | bool:
@@ -23,10 +30,10 @@ def plain(
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
     """
-    if is_never(schema):
-        return False
-    if "nullable" in schema:
-        schema = _without_nullable(schema)
+    said = satisfiable(schema)
+    if isinstance(said, bool) or "propertyNames" not in said:
+        return said
+    schema = said
     named = _target(schema.get("propertyNames"), resolve)
     names, pattern = _names(named), _pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)

@@ -3,8 +3,8 @@
 The input is what a client wrote, in any draft from 4 to 2020-12. The output is a
 2020-12 schema of few keywords, without annotations, with patterns in the common
 dialect and every ``$ref`` pointing to a definition of its own; or a refusal that names
-the place. Only one rule is added: objects may be closed (see :class:`Rewriter`).
-Knows the keywords; knows nothing about grammars or about who enforces them.
+the place. It is written either for a grammar, or for the check of a finished answer
+(see :class:`Rewriter`). Knows the keywords; knows nothing about how either works.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.addresses import placed
-from causerie.chat.schema.disjoint import SchemaDisjointness
 from causerie.chat.schema.finite import Endless, circle, without_endless
-from causerie.chat.schema.names import plain
-from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
+from causerie.chat.schema.names import plain, satisfiable
+from causerie.chat.schema.narrowing import SchemaNarrowing
+from causerie.chat.schema.overlap import may_overlap
+from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
 from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
@@ -36,23 +37,28 @@ _MOST_IGNORED = 32  # unknown keywords and formats that are named
 class Rewriter:
     """Rewrites one schema. ``param`` names the request's field in errors.
 
-    With ``close``, an object that names its properties and says nothing of
-    others is written with no others: any schema that merely allows them admits
-    that, and a model left free to invent some often never stops.
+    The result says all that the schema says. With ``for_grammar``, it is what a grammar can say:
+    conditions are alternatives (:mod:`causerie.chat.schema.narrowing`), bounds are those that a
+    grammar has, and an object that names its properties and says nothing of others is written with
+    no others: a model left free to invent some often never stops. Each admits only valid documents,
+    apart from the rules that :meth:`left` names.
 
     Unknown keywords and formats are annotations; :meth:`ignored` names them.
     """
 
     root: JsonSchema
     param: str
-    close: bool = False
+    for_grammar: bool = False
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
+    _left: dict[str, str] = field(default_factory=dict)  # by pointer
     _values: Values = field(init=False)
+    _narrowing: SchemaNarrowing = field(init=False)
 
     def __post_init__(self) -> None:
         self._values = Values(self._refuse)
+        self._narrowing = SchemaNarrowing(self._resolve)
         if not isinstance(self.root, bool):
             self.root = placed(self.root)
 
@@ -90,6 +96,10 @@ class Rewriter:
         ]
         return tuple(f"{self.param} {name}" for name in names)
 
+    def left(self) -> tuple[tuple[str, str], ...]:
+        """Return the pointers and keywords of which the grammar admits more than they do."""
+        return tuple(self._left.items())
+
     def _ignore(self, pointer: str, name: str) -> None:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
@@ -106,23 +116,37 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        schema = plain(schema, pointer, self._resolve)
-        if isinstance(schema, bool):
-            return schema
+        said = self._said(schema, pointer, alone)
+        if isinstance(said, bool):
+            return said
+        schema = said
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
             handler = _HANDLERS.get(key)
             if handler is not None:
                 handler(self, place, out, key, value)
-            elif not words.is_annotation(key):
-                words.check_unenforced(key, value, lambda reason: self._refuse(pointer, reason))
+            elif words.is_refused(key):
+                raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore(step(pointer, key), words.ignored_keyword(key))
         self._finish_object(place, out)
         if is_leaky_range(out):
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
+
+    def _said(
+        self, schema: Mapping[str, object], pointer: str, alone: bool
+    ) -> Mapping[str, object] | bool:
+        """Return the schema in words that a check, or a grammar, knows."""
+        if not self.for_grammar:
+            return satisfiable(schema)
+        said = plain(schema, pointer, self._resolve)
+        if isinstance(said, bool):
+            return said
+        narrowed = self._narrowing.of(said, pointer, alone=alone)
+        self._left.update({step(pointer, keyword): keyword for keyword in narrowed.left})
+        return narrowed.schema
 
     def _below(
         self, place: Place, schema: object, *keys: str | int, alone: bool = True
@@ -195,18 +219,23 @@ class Rewriter:
             _conjoin(out, "anyOf", options)
 
     def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
-        """``oneOf``, which is ``anyOf`` where no document satisfies two options."""
+        """``oneOf``, of which a grammar has only options that exclude each other."""
         options = self._options(place, key, value, alone=self._alone(place, key))
-        assert isinstance(value, list)
-        overlap = SchemaDisjointness(self._resolve).overlap(value, within=place.schema.get("type"))
-        if overlap is not None:
-            first, second = overlap
-            raise self._refuse(
-                step(place.pointer, key),
-                f"options {first} and {second} may hold for the same document; give each its own "
-                "constant (a required property with `const`) or type, or use anyOf.",
-            )
-        _conjoin(out, "anyOf", options)
+        _conjoin(out, "anyOf" if self.for_grammar else "oneOf", options)
+
+    def _part(self, place: Place, out: Node, key: str, value: object) -> None:
+        """One schema for the same value, its items or its names."""
+        out[key] = self._below(place, value, key, alone=False)
+
+    def _dependencies(self, place: Place, out: Node, key: str, value: object) -> None:
+        for name, needs in self._named(value, step(place.pointer, key)):
+            if isinstance(needs, str | list):
+                of: object = {"required": [needs] if isinstance(needs, str) else needs}
+            else:
+                of = needs
+            held: Node = {"type": "object", "required": [name]}
+            part = self._below(place, of, key, name, alone=False)
+            out["allOf"] = [*_list(out.get("allOf")), {"if": held, "then": part}]
 
     def _alone(self, place: Place, key: str) -> bool:
         """Return whether only ``key``, apart from the type, applies schemas to the value."""
@@ -232,9 +261,9 @@ class Rewriter:
         if not isinstance(number, int) or number < 0:
             raise self._refuse(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
-        if number > limit:
+        if number > limit and key.startswith("min"):
             raise self._refuse(pointer, f"it is beyond {limit}, the most that is enforced.")
-        out[key] = number
+        out[key] = min(number, limit) if self.for_grammar else number
 
     def _pattern(self, place: Place, out: Node, key: str, value: object) -> None:
         for pattern in self._rewritten(value, step(place.pointer, key)):
@@ -302,10 +331,9 @@ class Rewriter:
         out["prefixItems"] = options
 
     def _unique(self, place: Place, out: Node, key: str, value: object) -> None:
-        most = place.schema.get("maxItems")
-        if value is False or (value is True and isinstance(most, int) and most <= 1):
-            return
-        raise self._refuse(step(place.pointer, key), "that items differ cannot be enforced.")
+        if not isinstance(value, bool):
+            raise self._refuse(step(place.pointer, key), "it must be true or false.")
+        out[key] = value
 
     # Keywords of objects
 
@@ -324,23 +352,28 @@ class Rewriter:
 
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        if not place.by_itself:
-            raise self._refuse(
-                pointer, "alongside another schema for the same object it cannot be enforced."
-            )
-        named = place.schema.get("properties")
-        names = named if isinstance(named, Mapping) else {}
+        if self.for_grammar and not place.by_itself:
+            self._left[pointer] = key  # alongside other schemas of the object, grammars have none
+            return
         patterns: Node = {}
         for pattern, schema in self._named(value, pointer):
             at = step(pointer, pattern)
             rewritten, *ahead = self._rewritten(pattern, at)
             if ahead:
                 raise self._refuse(at, LOOKS)
-            clash = next((name for name in names if may_match(rewritten, name)), None)
-            if clash is not None:
-                raise self._refuse(at, f"it also matches the property {clash[:100]!r}.")
-            patterns[rewritten] = self._below(place, schema, key, pattern)
+            part = self._below(place, schema, key, pattern)
+            rival = next((each for each in patterns if self._overlap(each, rewritten)), None)
+            if rival is None:
+                patterns[rewritten] = part
+            elif patterns[rival] == part:
+                del patterns[rival]
+                patterns[f"(?:{rival})|(?:{rewritten})"] = part
+            else:
+                self._left[at] = key
         out[key] = patterns
+
+    def _overlap(self, one: str, other: str) -> bool:
+        return self.for_grammar and one != other and may_overlap(one, other)
 
     def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key)
@@ -356,17 +389,10 @@ class Rewriter:
         """Combine the keywords of an object that affect each other."""
         required = _list(out.get("required"))
         fewest = out.get("minProperties")
-        if isinstance(fewest, int):
-            if fewest <= len(required):
-                del out["minProperties"]
-            elif fewest > len(required) + 1:
-                raise self._refuse(
-                    step(place.pointer, "minProperties"),
-                    "that several properties with free names differ cannot be enforced; at most "
-                    "one more than `required` names is.",
-                )
+        if self.for_grammar and isinstance(fewest, int) and fewest <= len(required):
+            del out["minProperties"]
         named = out.get("properties")
-        if not (self.close and place.by_itself and named and isinstance(named, Mapping)):
+        if not (self.for_grammar and place.by_itself and named and isinstance(named, Mapping)):
             return
         silent = "additionalProperties" not in out and "patternProperties" not in out
         if silent and all(name in named for name in required):
@@ -416,6 +442,19 @@ _HANDLERS: Mapping[str, _Handler] = {
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
+    "contains": Rewriter._part,
+    "minContains": Rewriter._size,
+    "maxContains": Rewriter._size,
+    "unevaluatedItems": Rewriter._part,
+    "unevaluatedProperties": Rewriter._part,
+    "propertyNames": Rewriter._part,
+    "not": Rewriter._part,
+    "if": Rewriter._part,
+    "then": Rewriter._part,
+    "else": Rewriter._part,
+    "dependentRequired": Rewriter._dependencies,
+    "dependentSchemas": Rewriter._dependencies,
+    "dependencies": Rewriter._dependencies,
     "properties": Rewriter._properties,
     "patternProperties": Rewriter._pattern_properties,
     "additionalProperties": Rewriter._additional,

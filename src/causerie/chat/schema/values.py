@@ -5,6 +5,7 @@ Knows values, not keywords.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,3 +100,18 @@ def is_leaky_range(schema: Mapping[str, object]) -> bool:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether the value is a JSON number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def canonical(value: object) -> str:
+    """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

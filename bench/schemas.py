@@ -1,0 +1,150 @@
+"""Schemas of a folder: refused, enforced by the grammar alone, or with the check of the answer.
+
+python bench/schemas.py --corpus FOLDER [--vocabulary model.gguf] [--sample 500]
+
+Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, or a list of schemas
+with documents, as the official test suite of JSON Schema has them. Documents are given to the
+grammar and to the check, whose verdicts are compared with those of the file. Prints the counts, the
+most frequent reasons of refusals, and the time from the schema to the verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from causerie.chat.answer import answer_plan
+from causerie.chat.compiler import Compiler
+from causerie.chat.schema import PreparedSchema, WhiteSpace, prepare
+from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import validate_json
+from causerie.errors import ServiceError
+from causerie.protocol.request import JsonSchema
+
+READER = "causerie.engines.weights.vocabulary:read_vocabulary"
+_NUMBERS = re.compile(r"[0-9]+|'[^']*'|#\S*")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A schema, where it stands, and documents with whether they follow it."""
+
+    name: str
+    schema: Any
+    documents: tuple[tuple[Any, bool], ...] = ()
+
+
+@dataclass(slots=True)
+class Findings:
+    """Counts over all schemas."""
+
+    total: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
+    left: int = 0
+    documents: int = 0
+    wrong: list[str] = field(default_factory=list)
+    prepared: list[float] = field(default_factory=list)
+    compiled: list[float] = field(default_factory=list)
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    """Yield the schemas of a folder; files that hold none are left out."""
+    for path in sorted(folder.rglob("*.json")):
+        name = str(path.relative_to(folder))
+        try:
+            found = json.loads(path.read_text())
+        except ValueError:
+            continue
+        if isinstance(found, list):
+            for at, group in enumerate(each for each in found if "schema" in each):
+                documents = tuple((one["data"], one["valid"]) for one in group["tests"])
+                yield Case(f"{name} {at}: {group['description']}", group["schema"], documents)
+        elif isinstance(found, dict):
+            yield Case(name, found.get("json_schema", found))
+
+
+async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_: Findings) -> None:
+    """Add one schema to the findings."""
+    all_.total += 1
+    begin = time.perf_counter()
+    try:
+        prepared = prepare(case.schema, param="schema")
+        output = JsonSchema(case.schema, "schema")
+        plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
+        all_.prepared.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        grammar = f"%llguidance {{}}\nstart: {plan.expression}\n{plan.rules}"
+        await compiler.check(grammar, vocabulary=vocabulary, param="schema")
+        all_.compiled.append(time.perf_counter() - begin)
+    except ServiceError as error:
+        reason = error.message.partition("cannot be enforced: ")[2] or error.message
+        all_.reasons[_NUMBERS.sub("N", reason)[:100]] += 1
+        all_.refused.append(f"{case.name}: {error.message[:160]}")
+        return
+    all_.left += bool(prepared.left)
+    _compare(case, prepared, all_)
+
+
+def _compare(case: Case, prepared: PreparedSchema, all_: Findings) -> None:
+    for document, valid in case.documents:
+        all_.documents += 1
+        fault = validate_json(json.dumps(document), prepared.rules)
+        if (fault is None) is not valid:
+            all_.wrong.append(f"{case.name}: {json.dumps(document)[:80]} {fault}")
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """Measure all schemas and print the findings."""
+    found = list(cases(arguments.corpus))
+    if arguments.sample and len(found) > arguments.sample:
+        found = random.Random(0).sample(found, arguments.sample)
+    all_ = Findings()
+    compiler = Compiler(reader=READER)
+    try:
+        for case in found:
+            await measured(case, compiler, arguments.vocabulary, all_)
+    finally:
+        await compiler.stop()
+    _print(all_, verbose=arguments.verbose)
+
+
+def _print(all_: Findings, *, verbose: bool) -> None:
+    refused = len(all_.refused)
+    share = 100 * refused / max(all_.total, 1)
+    print(
+        f"{all_.total} schemas, {refused} refused ({share:.2f} %), {all_.left} checked at the end"
+    )
+    for reason, count in all_.reasons.most_common(30 if verbose else 12):
+        print(f"{count:6} {reason}")
+    for what, times in (("schema to grammar", all_.prepared), ("compilation", all_.compiled)):
+        if times:
+            middle = statistics.median(times)
+            print(f"{what}: {1000 * middle:.1f} ms in the median, {1000 * max(times):.0f} at worst")
+    print(f"{all_.documents} documents, the check is wrong about {len(all_.wrong)}")
+    for line in [*all_.wrong, *all_.refused] if verbose else all_.wrong[:10]:
+        print("      ", line)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with schemas")
+    parser.add_argument("--vocabulary", help="model file whose tokens the grammars are compiled by")
+    parser.add_argument("--sample", type=int, help="so many of the schemas, chosen at random")
+    parser.add_argument("--verbose", action="store_true", help="name every schema")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

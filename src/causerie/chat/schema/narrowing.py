@@ -1,0 +1,410 @@
+"""Rules that no grammar has, said with those that it has.
+
+Conditions become alternatives. The result may admit fewer documents than the schema. Where it
+admits more, the keyword is named, and only the check of the finished answer enforces it
+(:mod:`causerie.chat.validation`). Parts of the schema are referred to at their places. Knows
+the keywords of JSON Schema; knows nothing of grammars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causerie.chat.schema.disjoint import SchemaDisjointness
+from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE
+from causerie.chat.schema.names import declared_types
+from causerie.chat.schema.negation import Schema, SchemaNegation
+from causerie.chat.schema.pattern import Refused, may_match, searches
+from causerie.chat.schema.refusal import step
+
+_MOST_WAYS = 24  # of the alternatives that one keyword becomes
+_MOST_PAIRS = 32  # of options that may overlap
+_MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the alternatives
+_MOST_COUNTED = 12  # properties of which some number is to be there
+_MOST_STEPS = 200  # into a schema, to find the properties that it names
+_SILENT = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+_RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
+                       "propertyNames"}  # fmt: skip
+_NEVER: Mapping[str, object] = {"allOf": [False]}
+_NO_OTHERS: Mapping[str, object] = {"additionalProperties": False}
+_READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties"}
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """A schema as a grammar can say it."""
+
+    schema: dict[str, object]
+    left: tuple[str, ...] = ()
+    """Keywords of which the grammar admits more than they do."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Result for one schema, while its keywords are read."""
+
+    schema: dict[str, object]
+    pointer: str
+    added: list[Schema]
+    left: list[str]
+
+    def place(self, *keys: str | int) -> Schema:
+        """Return a reference to a part of the schema."""
+        return {"$ref": step(self.pointer, *keys)}
+
+    def either(self, ways: Sequence[Schema]) -> None:
+        """Add alternatives of which one has to hold."""
+        self.added.append(ways[0] if len(ways) == 1 else {"anyOf": list(ways)})
+
+
+class SchemaNarrowing:
+    """Narrows schemas of one document; ``resolve`` finds what a ``$ref`` names."""
+
+    def __init__(self, resolve: Callable[[str], object]) -> None:
+        self._resolve = resolve
+        self._negation = SchemaNegation(resolve)
+        self._disjointness = SchemaDisjointness(resolve)
+
+    def of(self, schema: Schema, pointer: str, *, alone: bool) -> Narrowed:
+        """Return the same of one schema; ``alone`` if no other schema speaks of its value."""
+        if schema.keys().isdisjoint(_READ):
+            return Narrowed(dict(schema))
+        kept = {key: value for key, value in schema.items() if key not in _RULES}
+        parts = _Parts(kept, pointer, [], [])
+        for key, read in _READERS.items():
+            if key in schema:
+                read(self, parts, schema)
+        self._dependencies(parts, schema)
+        self._counts(parts, schema)
+        if alone and parts.added and _is_closed(schema):
+            self._close(parts)
+        if parts.added:
+            parts.schema = _joined(parts.schema, parts.added)
+        return Narrowed(parts.schema, tuple(parts.left))
+
+    def _close(self, parts: _Parts) -> None:
+        """Let no other properties in, as where the schema had no conditions."""
+        named = parts.schema["properties"]
+        assert isinstance(named, Mapping)
+        others = {name: True for way in parts.added for name in self._names(way)}
+        parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
+
+    def _names(self, schema: object) -> Iterator[str]:
+        """Yield the names that a schema's properties may have, as far as it says."""
+        waiting, seen = [schema], set[str]()
+        for _ in range(_MOST_STEPS):
+            if not waiting:
+                return
+            part = waiting.pop(0)
+            if not isinstance(part, Mapping):
+                continue
+            named = part.get("properties")
+            if isinstance(named, Mapping):
+                yield from (name for name, of in named.items() if of is not False)
+            yield from (name for name in _list(part.get("required")) if isinstance(name, str))
+            for key in ("allOf", "anyOf", "oneOf"):
+                waiting += _list(part.get(key))
+            waiting += [part[key] for key in ("then", "else") if key in part]
+            reference = part.get("$ref")
+            if isinstance(reference, str) and reference not in seen:
+                seen.add(reference)
+                waiting.append(self._resolve(reference))
+
+    # Conditions
+
+    def _not(self, parts: _Parts, schema: Schema) -> None:
+        opposite = self._negation.of(schema["not"])
+        ways = _possible(opposite.ways, schema)
+        if (not ways and not opposite.complete) or len(ways) > _MOST_WAYS:
+            parts.left.append("not")
+        else:
+            parts.either(ways or [_NEVER])
+
+    def _if(self, parts: _Parts, schema: Schema) -> None:
+        if "then" not in schema and "else" not in schema:
+            return
+        opposite = self._negation.of(schema["if"])
+        others = _possible(opposite.ways, schema)
+        if (not others and not opposite.complete) or len(others) > _MOST_WAYS:
+            parts.left.append("if")
+            return
+        held = [parts.place("if"), *([parts.place("then")] if "then" in schema else [])]
+        ways: list[Schema] = [{"allOf": held}]
+        if others:
+            broken: Schema = others[0] if len(others) == 1 else {"anyOf": others}
+            last = [parts.place("else")] if "else" in schema else []
+            ways.append({"allOf": [broken, *last]} if last else broken)
+        parts.either(ways)
+
+    def _dependencies(self, parts: _Parts, schema: Schema) -> None:
+        found = list(_dependencies(parts, schema))
+        required = _list(schema.get("required"))
+        asked = [each for each in found if each[0] not in required]
+        for name, needs in found:
+            if name in required:
+                parts.added.append(needs)
+            elif len(asked) <= _MOST_CONDITIONS:
+                held = {"type": "object", "required": [name]}
+                parts.either([_without([name]), {"allOf": [held, needs]}])
+        if len(asked) > _MOST_CONDITIONS:
+            parts.left.append("dependencies")
+
+    # Alternatives
+
+    def _one_of(self, parts: _Parts, schema: Schema) -> None:
+        """Options that may overlap each exclude the others; those that cannot stay as they are."""
+        options = schema["oneOf"]
+        if not isinstance(options, list) or not options:
+            return
+        pairs = self._disjointness.overlaps(options, within=schema.get("type"))
+        if not pairs:
+            return
+        del parts.schema["oneOf"]
+        if len(pairs) > _MOST_PAIRS:
+            parts.left.append("oneOf")
+            parts.either([parts.place("oneOf", at) for at in range(len(options))])
+            return
+        ways = []
+        for at, option in enumerate(options):
+            rivals = [a if b == at else b for a, b in pairs if at in (a, b)]
+            way = self._alone_of(parts, schema, option, at, rivals)
+            ways += [way] if way is not None else []
+        parts.either(ways or [_NEVER])
+
+    def _alone_of(
+        self, parts: _Parts, schema: Schema, option: object, at: int, rivals: Sequence[int]
+    ) -> Schema | None:
+        """Return one option without its rivals; ``None`` if it is never the only one."""
+        held: list[Schema] = []
+        count = 1
+        for rival in rivals:
+            opposite = self._negation.of(_list(schema["oneOf"])[rival])
+            ways = _possible(_possible(opposite.ways, schema), self._target(option))
+            count *= max(len(ways), 1)
+            if not ways and opposite.complete:
+                return None
+            if not ways or count > _MOST_WAYS:
+                parts.left.append("oneOf")
+                return parts.place("oneOf", at)
+            held.append(ways[0] if len(ways) == 1 else {"anyOf": ways})
+        if not held:
+            return parts.place("oneOf", at)
+        return {"allOf": [parts.place("oneOf", at), *held], **self._closing(schema, option)}
+
+    def _closing(self, schema: Schema, option: object) -> Schema:
+        target = self._target(option)
+        if not _is_closed(target) or schema.keys() & (IN_PLACE - {"oneOf"} | {"properties"}):
+            return {}
+        named = target["properties"]
+        assert isinstance(named, Mapping)
+        return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
+
+    def _target(self, schema: object) -> Schema:
+        for _ in range(_MOST_CONDITIONS):
+            if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
+                break
+            schema = self._resolve(str(schema["$ref"]))
+        return schema if isinstance(schema, Mapping) else {}
+
+    # Arrays
+
+    def _contains(self, parts: _Parts, schema: Schema) -> None:
+        """An array begins with the items that it has to contain."""
+        least, most = schema.get("minContains", 1), schema.get("maxContains")
+        if not isinstance(least, int) or least > _MOST_WAYS:
+            parts.left.append("contains")
+            return
+        if most is not None:
+            parts.left.append("maxContains")
+        if not least or declared_types(schema) != "array":
+            if least:
+                parts.left.append("contains")
+            return
+        if "prefixItems" in schema or isinstance(schema.get("items"), list):
+            parts.left.append("contains")
+            return
+        items = [parts.place("items")] if "items" in schema else []
+        first: Schema = (
+            {"allOf": [*items, parts.place("contains")]} if items else parts.place("contains")
+        )
+        fewest = schema.get("minItems", 0)
+        parts.schema["prefixItems"] = [first] * least
+        parts.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
+
+    def _unique(self, parts: _Parts, schema: Schema) -> None:
+        most = schema.get("maxItems")
+        if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
+            return
+        parts.left.append("uniqueItems")
+        values = _list(self._target(schema.get("items")).get("enum"))
+        if values and not (isinstance(most, int) and most <= len(values)):
+            parts.schema["maxItems"] = len(values)
+
+    # Objects
+
+    def _patterns(self, parts: _Parts, schema: Schema) -> None:
+        """A named property follows the patterns that its name matches, too."""
+        patterns, named = schema["patternProperties"], schema.get("properties")
+        if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
+            return
+        known = {pattern: _rewritten(pattern) for pattern in patterns}
+        matched = {
+            name: [pattern for pattern, each in known.items() if _matches(each, name)]
+            for name in named
+        }
+        if not any(matched.values()):
+            return
+        parts.schema["properties"] = {
+            name: {
+                "allOf": [
+                    parts.place("properties", name),
+                    *(parts.place("patternProperties", pattern) for pattern in matched[name]),
+                ]
+            }
+            if matched[name]
+            else of
+            for name, of in named.items()
+        }
+
+    def _names_of(self, parts: _Parts, schema: Schema) -> None:
+        if schema["propertyNames"] not in (True, {}, {"type": "string"}):
+            parts.left.append("propertyNames")
+
+    def _counts(self, parts: _Parts, schema: Schema) -> None:
+        """Numbers of optional properties become alternatives, where all of them are named."""
+        required, named = _list(schema.get("required")), schema.get("properties")
+        names = list(named) if isinstance(named, Mapping) else []
+        free = [name for name in names if name not in required]
+        least, most = schema.get("minProperties", 0), schema.get("maxProperties")
+        if not isinstance(least, int) or not isinstance(most, int | None):
+            return
+        closed = schema.get("additionalProperties") is False or _is_closed(schema)
+        closed = closed and "patternProperties" not in schema and {*required} <= {*names}
+        if least > len(required) and (free or least > len(required) + 1):
+            del parts.schema["minProperties"]
+            few = closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED
+            if few:
+                parts.either([{"required": [name]} for name in free] or [_NEVER])
+            else:
+                parts.left.append("minProperties")
+        if most is not None and free:
+            del parts.schema["maxProperties"]
+            if not (closed and most >= len(names)):
+                self._at_most(parts, most - len(required), free, closed=closed)
+
+    def _at_most(self, parts: _Parts, most: int, free: Sequence[str], *, closed: bool) -> None:
+        if not closed or most not in (0, 1) or len(free) > _MOST_COUNTED:
+            parts.left.append("maxProperties")
+            return
+        others = [[other for other in free if other != name] for name in free]
+        parts.either([_without(each) for each in others] if most else [_without(free)])
+
+    # What other keywords leave over
+
+    def _unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
+        if schema["unevaluatedProperties"] in (True, {}):
+            return
+        parts.left.append("unevaluatedProperties")
+        if schema["unevaluatedProperties"] is False and "additionalProperties" not in schema:
+            named, patterns = schema.get("properties"), schema.get("patternProperties")
+            if patterns is None:
+                others = dict.fromkeys(self._names(schema), True)
+                own = named if isinstance(named, Mapping) else {}
+                parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
+
+    def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
+        if schema["unevaluatedItems"] not in (True, {}):
+            parts.left.append("unevaluatedItems")
+            alone = schema.keys().isdisjoint((*IN_PLACE, *CONDITIONS - {"unevaluatedItems"}))
+            if alone and "items" not in schema:
+                parts.schema["items"] = parts.place("unevaluatedItems")
+
+
+def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield properties with what is demanded where they are there."""
+    for key in ("dependentRequired", "dependentSchemas", "dependencies"):
+        found = schema.get(key)
+        for name, needs in found.items() if isinstance(found, Mapping) else ():
+            if isinstance(needs, list):
+                if needs:
+                    yield name, {"type": "object", "required": needs}
+            elif isinstance(needs, str):
+                yield name, {"type": "object", "required": [needs]}
+            elif needs not in (True, {}):
+                yield name, parts.place(key, name)
+
+
+def _new(others: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
+    return {name: of for name, of in others.items() if name not in named}
+
+
+def _rewritten(pattern: str) -> list[str]:
+    try:
+        return searches(pattern)
+    except Refused:
+        return []
+
+
+def _matches(rewritten: Sequence[str], name: str) -> bool:
+    return bool(rewritten) and all(may_match(each, name) for each in rewritten)
+
+
+def _without(names: Sequence[str]) -> Schema:
+    return {"properties": dict.fromkeys(names, False)}
+
+
+def _is_closed(schema: Schema) -> bool:
+    """Return whether an object names its properties and says nothing of others."""
+    named, required = schema.get("properties"), _list(schema.get("required"))
+    if not isinstance(named, Mapping) or not named or not schema.keys().isdisjoint(_SILENT):
+        return False
+    return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
+
+
+def _possible(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
+    """Return the alternatives that do not plainly contradict a schema."""
+    types = _types(schema)
+    required = _list(schema.get("required"))
+    return [
+        way
+        for way in ways
+        if _types(way) & types and not any(_forbids(way, name) for name in required)
+    ]
+
+
+def _forbids(way: Schema, name: object) -> bool:
+    named = way.get("properties")
+    return isinstance(named, Mapping) and named.get(str(name)) is False
+
+
+def _types(schema: Schema) -> frozenset[str]:
+    declared = declared_types(schema)
+    names = declared if isinstance(declared, list) else [declared]
+    if declared is None:
+        names = ["object", "array", "string", "boolean", "null", "number"]
+    return frozenset("number" if name == "integer" else str(name) for name in names)
+
+
+def _joined(schema: dict[str, object], added: Sequence[Schema]) -> dict[str, object]:
+    if len(added) == 1 and added[0].keys().isdisjoint(schema):
+        return {**schema, **added[0]}
+    return {**schema, "allOf": [*_list(schema.get("allOf")), *added]}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
+    "not": SchemaNarrowing._not,
+    "if": SchemaNarrowing._if,
+    "oneOf": SchemaNarrowing._one_of,
+    "contains": SchemaNarrowing._contains,
+    "uniqueItems": SchemaNarrowing._unique,
+    "patternProperties": SchemaNarrowing._patterns,
+    "propertyNames": SchemaNarrowing._names_of,
+    "unevaluatedProperties": SchemaNarrowing._unevaluated_properties,
+    "unevaluatedItems": SchemaNarrowing._unevaluated_items,
+}
