@@ -72,17 +72,24 @@ class SectionReader:
     section once it has ended, ``None`` before. ``broken`` tells that the text
     is not of the form, ``open`` whether a call was started, ``complete`` how many
     have ended, ``unread`` what came since then if none was started. ``begin``
-    is still to come; ``read`` came already.
+    is still to come; ``read`` came already, and so did the ``name`` of the first
+    function if it is given.
     """
 
     def __init__(
-        self, form: CallSection, tools: Mapping[str, Schema], *, begin: str, read: str
+        self,
+        form: CallSection,
+        tools: Mapping[str, Schema],
+        *,
+        begin: str,
+        read: str,
+        name: str = "",
     ) -> None:
         self._form = form
         self._tools = tools
         self._queue: list[Segment] = [Literal(begin)] if begin else []
         self._queue += form.call
-        self._call = _Call()
+        self._call = _Call(name)
         self._reader: Reader | None = None
         self._held = ""
         self.rest: str | None = None
@@ -156,8 +163,8 @@ class SectionReader:
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})
         match segment:
-            case Literal(text):
-                return LiteralReader(text)
+            case Literal(text, also):
+                return LiteralReader(text, also)
             case Name():
                 return NameReader()
             case CallId():
