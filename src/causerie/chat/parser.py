@@ -121,6 +121,8 @@ class Parser:
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = []
+        if self._section is not None:
+            out += [event for part in self._section.finish() for event in self._call_event(part)]
         while self._section is not None or self._header is not None:
             parts, text = self._not_a_call() if self._section else self._cut_header()
             out += [*parts, *self._advance(text)]
