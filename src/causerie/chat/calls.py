@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Reader, Schema, Unreadable
+from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
+from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
 from causerie.chat.call_syntax.loose import LooseReader
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.plain import CallIdReader, LiteralReader, NameReader
 from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_tail import CallTail, markers
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -63,6 +65,8 @@ class _Call:
     name: str = ""
     id: str = ""
     started: bool = False
+    arguments: str = ""
+    """Arguments so far that the client has not been given: no more than an empty object."""
 
 
 class SectionReader:
@@ -70,21 +74,34 @@ class SectionReader:
 
     ``feed`` returns the parts understood; ``rest`` is the text behind the
     section once it has ended, ``None`` before. ``broken`` tells that the text
-    is not of the form, ``open`` whether a call was started, ``complete`` how many
+    is no call, ``open`` whether a call was started, ``complete`` how many
     have ended, ``unread`` what came since then if none was started. ``begin``
-    is still to come; ``read`` came already.
+    is still to come; ``read`` came already, and so did the ``name`` of the first
+    function if it is given.
+
+    A call that deviates from the declared form before its arguments begin is read
+    leniently; behind its arguments nothing can make it less of a call.
     """
 
     def __init__(
-        self, form: CallSection, tools: Mapping[str, Schema], *, begin: str, read: str
+        self,
+        form: CallSection,
+        tools: Mapping[str, Schema],
+        *,
+        begin: str,
+        read: str,
+        name: str = "",
     ) -> None:
         self._form = form
         self._tools = tools
         self._queue: list[Segment] = [Literal(begin)] if begin else []
         self._queue += form.call
-        self._call = _Call()
+        self._call = _Call(name)
         self._reader: Reader | None = None
+        self._lenient: LenientReader | None = None
+        self._tail: CallTail | None = None
         self._held = ""
+        self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
@@ -99,33 +116,37 @@ class SectionReader:
         """Read the next piece of text."""
         parts: list[CallPart] = []
         self.unread += text
+        left: str | None = text
         try:
-            self._advance(text, parts)
+            while self.rest is None and left is not None:
+                left = self._step(left, parts)
         except Unreadable:
             self.broken = True
         return parts
 
-    def _advance(self, text: str, parts: list[CallPart]) -> None:
-        while self.rest is None:
-            if not self._queue:
-                text = self._between(self._held + text)
-                if not self._queue:
-                    return
-            text = self._read(text, parts)
-            if not text and self._queue:
-                return
+    def finish(self) -> Sequence[CallPart]:
+        """Return the calls of a text that ends where a closing marker is missing."""
+        parts: list[CallPart] = []
+        if self._lenient is not None and not self.broken:
+            try:
+                self._give(self._lenient.finish(), "", parts)
+            except Unreadable:
+                self.broken = True
+        return parts
 
-    def _read(self, text: str, parts: list[CallPart]) -> str:
-        """Feed the segment at the head of the queue; returns what it left."""
+    def _read_segment(self, text: str, parts: list[CallPart]) -> str | None:
+        """Feed the segment at the head of the queue; return what it left."""
         segment = self._queue[0]
-        if self._reader is None:
-            self._start_arguments(segment, parts)
-            self._reader = self._reader_of(segment)
-        read = self._reader.feed(text)
+        try:
+            read = self._feed_segment(segment, text)
+        except Unreadable:
+            if self._call.started or self._form.at_start:
+                raise
+            return self._deviate()
         if read.arguments:
-            parts.append(CallArguments(read.arguments))
+            self._add_arguments(read.arguments, parts)
         if read.rest is None:
-            return ""
+            return None
         if isinstance(segment, Name):
             self._call.name = read.value
             if self._form.at_start and read.value not in self._tools:
@@ -136,28 +157,109 @@ class SectionReader:
                 self._call.name = name_from_id(read.value)
         self._reader = None
         self._queue.pop(0)
-        if not self._queue:
-            self._start_arguments(JsonArguments(), parts)
-            parts.append(CallEnded())
-            self._call = _Call()
-            self.complete += 1
-            self.unread = read.rest
+        # An empty list of parameters is one only if the call ends behind it.
+        is_sure = self._call.started or isinstance(segment, JsonArguments)
+        if not self._queue or (is_sure and isinstance(segment, _HOLDS_ARGUMENTS)):
+            self._end_call(parts)
         return read.rest
 
-    def _start_arguments(self, segment: Segment, parts: list[CallPart]) -> None:
-        """A call starts for the client when its arguments do: then the name is known."""
-        if isinstance(segment, _HOLDS_ARGUMENTS) and not self._call.started:
-            if not self._call.name:
+    def _feed_segment(self, segment: Segment, text: str) -> Read:
+        if self._reader is None:
+            if isinstance(segment, _HOLDS_ARGUMENTS) and not self._call.name:
                 raise Unreadable
-            self._call.started = True
+            self._reader = self._reader_of(segment)
+        return self._reader.feed(text)
+
+    def _add_arguments(self, text: str, parts: list[CallPart]) -> None:
+        """A call starts for the client when its first argument does."""
+        call = self._call
+        call.arguments += text
+        if call.started or call.arguments.strip() not in ("", "{", "{}"):
+            self._start(parts)
+
+    def _start(self, parts: list[CallPart]) -> None:
+        call = self._call
+        if not call.started:
+            call.started = True
             self.unread = ""
-            parts.append(CallStarted(self._call.name, self._call.id))
+            parts.append(CallStarted(call.name, call.id))
+        if call.arguments:
+            parts.append(CallArguments(call.arguments))
+            call.arguments = ""
+
+    def _end_call(self, parts: list[CallPart]) -> None:
+        self._start(parts)
+        parts.append(CallEnded())
+        self._call = _Call()
+        self.complete += 1
+        self._tail = CallTail(self._queue, keep=self._form.end.strip())
+        self._step = self._read_tail
+
+    def _deviate(self) -> str:
+        """Read the call leniently from its beginning, which is returned."""
+        form = self._form
+        fixed = [one.text for one in form.call if isinstance(one, Literal)]
+        opening = [*markers(form.begin), *markers(fixed[0] if fixed else "")]
+        marks = [mark.rstrip("[{") for mark in opening if mark.endswith((">", "[", "]", "json"))]
+        closing = [mark for mark in markers(fixed[-1] if fixed else "") if mark.endswith(">")]
+        end = next(iter([*closing[-1:], *markers(form.end)]), "")
+        self._lenient = LenientReader(marks, end, self._tools)
+        self._queue, self._call, self._reader = list(form.call), _Call(), None
+        self._step = self._read_leniently
+        return self.unread
+
+    def _read_leniently(self, text: str, parts: list[CallPart]) -> str | None:
+        assert self._lenient is not None
+        found = self._lenient.feed(text)
+        if found is None:
+            return None
+        self._give(*found, parts)
+        return found[1]
+
+    def _give(self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]) -> None:
+        for call in calls:
+            parts += (CallStarted(call.name, ""), CallArguments(call.arguments), CallEnded())
+        self._lenient = None
+        self.complete += len(calls)
+        behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
+        self._tail = CallTail(behind, keep=self._form.end.strip())
+        self.unread, self._step = rest, self._read_tail
+
+    def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
+        assert self._tail is not None
+        self.unread = ""
+        rest = self._tail.feed(text)
+        if rest is not None:
+            self.unread, self._step = rest, self._between
+        return rest
+
+    def _between(self, text: str, _: list[CallPart]) -> str | None:
+        """Behind a call: another one, the end of the section, or other text."""
+        text, self._held = self._held + text, ""
+        stripped = text.lstrip()
+        end, separator = self._form.end.strip(), self._form.separator.strip()
+        again = separator or self._next_call_mark()
+        if end and stripped.startswith(end):
+            self.rest = stripped[len(end) :]
+            return None
+        if again and stripped.startswith(again):
+            self._queue, self._step = list(self._form.call), self._read_segment
+            return stripped[len(separator) :]
+        if any(mark and mark.startswith(stripped) for mark in (end, again)):
+            self._held = text  # a mark may be arriving, or nothing more at all
+            return None
+        self.rest = text
+        return None
+
+    def _next_call_mark(self) -> str:
+        first = self._form.call[0]
+        return first.text.split()[0] if isinstance(first, Literal) and first.text.split() else ""
 
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})
         match segment:
-            case Literal(text):
-                return LiteralReader(text)
+            case Literal(text, also):
+                return LiteralReader(text, also)
             case Name():
                 return NameReader()
             case CallId():
@@ -173,28 +275,3 @@ class SectionReader:
                 return LooseReader(quote)
             case ElementArguments(mark):
                 return ElementReader(mark, schema)
-
-    def _between(self, text: str) -> str:
-        """Behind a call: another one, the end of the section, or other text."""
-        self._held = ""
-        stripped = text.lstrip()
-        end, separator = self._form.end.strip(), self._form.separator.strip()
-        again = separator or self._next_call_mark()
-        for mark in (end, again):
-            if mark and stripped.startswith(mark):
-                if mark == end:
-                    self.rest = stripped[len(end) :]
-                    return ""
-                self._queue = list(self._form.call)
-                return stripped[len(separator) :]
-        if any(mark and mark.startswith(stripped) for mark in (end, again)):
-            self._held = text  # a mark may be arriving, or nothing more at all
-            return ""
-        if end:
-            raise Unreadable
-        self.rest = text
-        return ""
-
-    def _next_call_mark(self) -> str:
-        first = self._form.call[0]
-        return first.text.split()[0] if isinstance(first, Literal) and first.text.split() else ""

@@ -214,8 +214,12 @@ class _Section:
         out: list[str] = []
         fixed = ""
         for segment in segments if segments is not None else self._form.call:
-            if isinstance(segment, Literal):
+            if isinstance(segment, Literal) and not segment.also:
                 fixed += segment.text
+            elif isinstance(segment, Literal):
+                ways = [fixed + each for each in (segment.text, *segment.also)]
+                out.append(f"({' | '.join(map(self._text.literal, ways))})")
+                fixed = ""
             elif isinstance(segment, Name):
                 fixed += name
             else:

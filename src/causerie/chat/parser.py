@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from causerie.chat.call_syntax.base import Schema, text_overlap
+from causerie.chat.call_syntax.base import Schema, Unreadable, text_overlap
 from causerie.chat.calls import (
     CallArguments,
     CallEnded,
@@ -22,6 +22,7 @@ from causerie.chat.calls import (
     SectionReader,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
+from causerie.chat.message_header import Header, function_of, is_reasoning, read_header
 from causerie.chat.repeats import Repeats
 from causerie.protocol.events import (
     ContentEvent,
@@ -69,6 +70,8 @@ class Parser:
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form, whole_reasoning)
         self._section: SectionReader | None = None
+        self._header: str | None = None  # of a message, as far as it has come
+        self._headed = False  # a header has been read
         self._mark = ""  # the marker that it began with
         self._lead = ""  # white space before that marker
         self._before = Mode.ANSWER  # what was being read before it
@@ -90,12 +93,14 @@ class Parser:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and bool(section.unread)
-        return unread or bool(self._pending or self._spaces)
+        return unread or self._header is not None or bool(self._pending or self._spaces)
 
     @property
     def under_way(self) -> bool:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
+        if self._header is not None:
+            return bool(self._tools) and "to=" in self._header
         return section is not None and (section.open or bool(section.unread.strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -109,15 +114,17 @@ class Parser:
         ):
             return [flow.event(text)]
         events = list(self._advance(text))
-        held = self._lost or self._section is not None or self._pending or self._spaces
+        held = self._lost or self._section is not None or self.holding
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
         return events
 
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = []
-        while self._section is not None:
-            parts, text = self._not_a_call()
+        if self._section is not None:
+            out += [event for part in self._section.finish() for event in self._call_event(part)]
+        while self._section is not None or self._header is not None:
+            parts, text = self._not_a_call() if self._section else self._cut_header()
             out += [*parts, *self._advance(text)]
         pending, self._pending = self._pending, ""
         out += self._give(pending)
@@ -132,6 +139,10 @@ class Parser:
         while text and not self._lost:
             if self._section is not None:
                 parts, text = self._read_section(text)
+                yield from parts
+                continue
+            if self._header is not None:
+                parts, text = self._read_header(text)
                 yield from parts
                 continue
             found = self._marks.find(self.mode, text, at_start=self._at_start)
@@ -151,7 +162,8 @@ class Parser:
 
     @property
     def _at_start(self) -> bool:
-        return self.mode is Mode.ANSWER and not self._answered and not self.calls
+        said = self._answered or self._headed or self.calls
+        return self.mode is Mode.ANSWER and not said
 
     def _end_of_reasoning(self, mark: str) -> Iterator[ContentEvent]:
         """White space before the closing marker that the format does not write by itself."""
@@ -168,6 +180,9 @@ class Parser:
         """
         form, rest = self._form, text[len(mark) :]
         reasoning = form.reasoning
+        if mark in self._marks.headers:
+            self._header, self._mark = "", mark
+            return text
         if mark in self._marks.triggers:
             calls = self._marks.triggers[mark]
             self._begin_section(mark, calls, begin=calls.begin, read="")
@@ -178,7 +193,7 @@ class Parser:
         if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
             self._turn(Mode.ANSWER, reasoning.after_close)
             return rest
-        if mark in (form.answer_open, form.answer_close, *form.skip):
+        if mark in self._marks.answer:
             self._turn(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
         if reasoning and mark == reasoning.close:
@@ -194,10 +209,52 @@ class Parser:
         self._fresh = True
         self._spaces = []
 
-    def _begin_section(self, mark: str, calls: CallSection, *, begin: str, read: str) -> None:
+    def _begin_section(
+        self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
+    ) -> None:
         self._mark, self._lead, self._before = mark, self._taken_space(), self.mode
         self._turn(Mode.CALLS)
-        self._section = SectionReader(calls, self._tools, begin=begin, read=read)
+        self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
+
+    def _read_header(self, text: str) -> tuple[list[ContentEvent], str]:
+        assert self._header is not None
+        assert self._form.header is not None
+        self._header += text
+        try:
+            header = read_header(self._form.header, self._header)
+        except Unreadable:
+            return self._not_a_header()
+        if header is None:
+            return [], ""
+        rest, self._header = self._header[header.size :], None
+        self._begin_message(header)
+        return [], rest
+
+    def _begin_message(self, header: Header) -> None:
+        form, reasoning, self._headed = self._form.header, self._form.reasoning, True
+        assert form is not None
+        self._turn(Mode.ANSWER, None if header.ended else self._form.answer_space)
+        name = function_of(form, header, self._tools)
+        if header.ended:
+            return
+        if name and self._calls_form is not None:
+            self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
+        elif is_reasoning(form, header):
+            self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
+
+    def _not_a_header(self) -> tuple[list[ContentEvent], str]:
+        """Leave what only begins like a header; return the events of its marker, and the rest."""
+        assert self._header is not None
+        text, self._header = self._header, None
+        return self._give(self._mark), text.removeprefix(self._mark)
+
+    def _cut_header(self) -> tuple[list[ContentEvent], str]:
+        """Leave a header that the text ends in: a marker of its own is never text."""
+        assert self._form.header is not None
+        if self._mark in self._form.header.opens:
+            self._header = None
+            return [], ""
+        return self._not_a_header()
 
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
@@ -313,15 +370,18 @@ class _Marks:
     """The markers of a format that mean something, by mode, as compiled searches."""
 
     def __init__(self, form: ModelFormat, calls: CallSection | None, whole_reasoning: bool) -> None:
-        ways = (calls, *calls.also) if calls else ()
+        ways = (calls, *calls.also) if calls and form.header is None else ()
         self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
-        answer = (form.answer_open, form.answer_close, *form.skip, *self.lead_ins)
-        opens: tuple[str, ...] = ()
-        closes: tuple[str, ...] = ()
-        if form.reasoning:
-            opens = (form.reasoning.open, *form.reasoning.also_open)
-            closes = (form.reasoning.close,)
+        opens, closes = _reasoning_marks(form)
+        answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
+        self.headers: tuple[str, ...] = ()
+        if form.header is not None:
+            opens, answer, start = (), form.header.ends, form.header.recipients
+            self.headers = (*form.header.opens, *form.header.recipients)
+            answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
+        self.answer = answer
+        answer += tuple(self.lead_ins)
         anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
         answering = _Search((*opens, *closes, *answer, *anywhere))
         self._searches = {
@@ -329,18 +389,18 @@ class _Marks:
                 closes if whole_reasoning else (*closes, *answer, *anywhere)
             ),
             (Mode.ANSWER, False): answering,
-            (Mode.ANSWER, True): _Search((*answering.marks, *self.triggers)),
+            (Mode.ANSWER, True): _Search((*answering.marks, *start)),
         }
         self.flows = {
             Mode.REASONING: self._searches[Mode.REASONING, False].flow(ReasoningDelta, trims=True),
             Mode.ANSWER: answering.flow(TextDelta, trims=calls is not None),
         }
+        self._only_at_start = {mark for mark in start if mark not in answering.marks}
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
         """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
-        way = self.triggers.get(found[1]) if found else None
-        if found and way and way.at_start and text[: found[0]].strip():
+        if found and found[1] in self._only_at_start and text[: found[0]].strip():
             return self._searches[mode, False].find(text)
         return found
 
@@ -348,6 +408,12 @@ class _Marks:
         """Return how many characters at the end of ``text`` may be the beginning of a marker."""
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
+
+
+def _reasoning_marks(form: ModelFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the markers that open reasoning, and those that close it."""
+    marks = form.reasoning
+    return ((marks.open, *marks.also_open), (marks.close,)) if marks else ((), ())
 
 
 class _Search:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from causerie.chat.call_syntax.base import Read, Unreadable
 
@@ -10,22 +11,38 @@ _NAME = re.compile(r"[a-zA-Z0-9_.\-]*")
 
 
 class LiteralReader:
-    """Fixed text. White space matters on neither side: models write it as they like."""
+    """Fixed text, in one of several spellings of which the longest that fits is taken.
 
-    def __init__(self, text: str) -> None:
-        self._expected = "".join(text.split())
+    White space matters on neither side: models write it as they like.
+    """
+
+    def __init__(self, text: str, also: Sequence[str] = ()) -> None:
+        self._expected = ["".join(each.split()) for each in (text, *also)]
         self._seen = 0
+        self._behind: str | None = None  # what came behind the longest that is complete
+        if "" in self._expected:
+            self._behind = ""
 
     def feed(self, text: str) -> Read:
         for position, character in enumerate(text):
-            if self._seen == len(self._expected):
-                return Read(rest=text[position:])
+            if not any(len(each) > self._seen for each in self._expected):
+                return Read(rest=(self._behind or "") + text[position:])
+            if self._behind is not None:
+                self._behind += character
             if character.isspace():
                 continue
-            if character != self._expected[self._seen]:
-                raise Unreadable
+            left = [each for each in self._expected if each[self._seen :].startswith(character)]
+            if not left:
+                if self._behind is None:
+                    raise Unreadable
+                return Read(rest=self._behind + text[position + 1 :])
+            self._expected = left
             self._seen += 1
-        return Read(rest="" if self._seen == len(self._expected) else None)
+            if any(len(each) == self._seen for each in left):
+                self._behind = ""
+        if any(len(each) > self._seen for each in self._expected):
+            return Read()
+        return Read(rest=self._behind or "")
 
 
 class NameReader:

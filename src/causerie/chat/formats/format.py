@@ -26,6 +26,8 @@ class Literal:
     """Fixed text. Parts of it that are control tokens of the vocabulary are written as those."""
 
     text: str
+    also: tuple[str, ...] = ()
+    """Other texts with the same meaning: admitted by the constraint and read, never asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,41 @@ class Reasoning:
     """Other markers that mean the same."""
 
 
+_TO = "to="
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """Header of each message, for families that write a reply as several messages.
+
+    It holds the role, the recipient (``to=NAME``) and the channel, in any order.
+    """
+
+    opens: tuple[str, ...]
+    """Markers that begin a header."""
+    close: str
+    """Marker between the header and the text of the message."""
+    ends: tuple[str, ...]
+    """Markers that end a message."""
+    channel: str = ""
+    """Marker before the name of a channel."""
+    within: tuple[str, ...] = ()
+    """Markers without meaning that a header may hold."""
+    functions: str = ""
+    """Text before the name of a function that is the recipient, which may be missing."""
+    reasoning: tuple[str, ...] = ()
+    """Channels and recipients whose messages are reasoning."""
+    readers: tuple[str, ...] = ("user", "assistant")
+    """Recipients that are no tools: the channel decides what a message to them is."""
+    call: CallSection = CallSection((JsonArguments(),), parallel=False)
+    """Text of a message to a function."""
+
+    @property
+    def recipients(self) -> tuple[str, ...]:
+        """Return texts that begin a header where its first marker is missing or came already."""
+        return (_TO, _TO + self.functions) if self.functions else (_TO,)
+
+
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
     """Control of thinking in the family's template."""
@@ -206,6 +243,8 @@ class ModelFormat:
     commentary).
     """
     said_close: str = ""
+    header: MessageHeader | None = None
+    """Header by which messages are read; other fields then only say how they are written."""
     skip: tuple[str, ...] = ()
     """Other markers, without meaning, which are dropped from the output."""
     arguments: OneOf["object", "text"] = "object"

@@ -1,7 +1,9 @@
 """Messages on channels, as gpt-oss and its relatives write them.
 
 A call names its recipient before the channel (as the templates write the history) or behind it (as
-the models mostly do). The end of a message ends the text, so it is no part of a call.
+the models mostly do). Headers are read however they are spelled; the declared calls say how one is
+asked for, and which spellings the constraint admits. The end of a message ends the text, so it is
+no part of a call.
 """
 
 from __future__ import annotations
@@ -12,19 +14,31 @@ from causerie.chat.formats.format import (
     CallSection,
     JsonArguments,
     Literal,
+    MessageHeader,
     ModelFormat,
     Name,
     Reasoning,
     ThinkingSwitch,
 )
 
+# Models write the type of the content, or leave it out, with and without marker and spaces.
+_TYPES = (
+    " <|constrain|>json",
+    "<|constrain|>json",
+    " <|constrain|> json",
+    " json",
+    " code",
+    "",
+    " ",
+)
 
-def _behind_channel(channel: str, kind: str) -> CallSection:
+
+def _behind_channel(channel: str, *types: str) -> CallSection:
     return CallSection(
         call=(
             Literal(f"<|channel|>{channel} to=functions."),
             Name(),
-            Literal(f" {kind}<|message|>"),
+            _typed("", types),
             JsonArguments(),
         ),
         triggers=(f"<|channel|>{channel} to=functions.",),
@@ -32,18 +46,30 @@ def _behind_channel(channel: str, kind: str) -> CallSection:
     )
 
 
-def _before_channel(channel: str, kind: str) -> CallSection:
+def _before_channel(*types: str) -> CallSection:
     return CallSection(
         lead=" ",
         call=(
             Literal("to=functions."),
             Name(),
-            Literal(f"<|channel|>{channel} {kind}<|message|>"),
+            _typed("<|channel|>commentary", types, "<|channel|>analysis"),
             JsonArguments(),
         ),
         triggers=("to=functions.",),
         parallel=False,
     )
+
+
+def _typed(channel: str, types: tuple[str, ...], *others: str) -> Literal:
+    """Return the rest of a header; the first of ``types`` is the one that templates write."""
+    every = tuple(dict.fromkeys((*types, *_TYPES)))
+    first, *more = (f"{each}{kind}<|message|>" for each in (channel, *others) for kind in every)
+    return Literal(first, tuple(more))
+
+
+def _calls(*types: str) -> CallSection:
+    behind = tuple(_behind_channel(channel) for channel in ("commentary", "analysis"))
+    return replace(_before_channel(*types), also=behind)
 
 
 GPT_OSS = ModelFormat(
@@ -59,13 +85,19 @@ GPT_OSS = ModelFormat(
     thinking=ThinkingSwitch(
         effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
     ),
-    calls=replace(
-        _before_channel("commentary", "json"),
-        also=(_behind_channel("commentary", "<|constrain|>json"),),
-    ),
+    calls=_calls(" json"),
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
     said_close="<|end|><|start|>assistant",
+    header=MessageHeader(
+        opens=("<|start|>", "<|channel|>"),
+        close="<|message|>",
+        ends=("<|end|>", "<|return|>", "<|call|>"),
+        channel="<|channel|>",
+        within=("<|constrain|>",),
+        functions="functions.",
+        reasoning=("analysis",),
+    ),
     skip=(
         "<|start|>assistant",
         "<|channel|>commentary<|message|>",
@@ -82,7 +114,7 @@ LLM_JP = replace(
     name="llm-jp",
     detect=(("chat_format=llm-jp-harmony",),),
     calls=replace(
-        _before_channel("commentary", "<|constrain|> json"),
+        _calls(" <|constrain|> json"),
         separator="<|end|><|start|>assistant ",
         parallel=True,
     ),

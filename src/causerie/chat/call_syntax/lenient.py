@@ -1,0 +1,235 @@
+"""One call that deviates from its declared form, read as what it plainly means.
+
+The markers around it say that it is a call; its inside may be another family's: JSON where tags
+are declared, tags where JSON is, arguments as a string, another key for them. It is a call only if
+it names an offered function, and its arguments are an object; else it stays text. Knows no family
+and no stream beyond where a call ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from causerie.chat.call_syntax.base import Schema, Unreadable, json_value
+from causerie.chat.call_syntax.parameters import ParameterReader
+from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.relaxed import relaxed_json
+from causerie.chat.formats.format import ParameterList
+
+_MOST_CHARACTERS = 100_000
+_NAMES = ("name", "tool_name", "function", "tool", "function_name")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_STRING_END = re.compile(r'["\\]')
+_HEAD = re.compile(
+    r"""\S{0,24}?<(?:[^\s<>=]{1,16}[:｜])?(?:function|invoke|tool|call)\s*(?:=|\s+name\s*=)\s*"""
+    r"""["']?(?P<name>[\w.\-]+)["']?\s*(?P<ended>/?)>\s*""",
+    re.VERBOSE,
+)
+_PARAMETER = re.compile(
+    r"""<(?:[^\s<>=]{1,16}[:｜])?param(?:eter)?(?:=|\s+name\s*=\s*)["']?(?P<key>[^"'<>\s]+)["']?"""
+    r"""[^<>]*>\n?(?P<value>.*?)\n?</(?:[^\s<>=]{1,16}[:｜])?param(?:eter)?>"""
+    r"""|<arg_key>(?P<k>[^<]*)</arg_key>\s*<arg_value>(?P<v>.*?)</arg_value>""",
+    re.DOTALL,
+)
+_CLOSING = re.compile(r"\S{0,24}?</[^<>]*>")
+_CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$)")
+_PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
+
+
+@dataclass(frozen=True, slots=True)
+class LenientCall:
+    """A call that was read; ``arguments`` are JSON."""
+
+    name: str
+    arguments: str
+
+
+class LenientReader:
+    """Reads a call, or a list of calls, between markers.
+
+    ``marks`` are the texts that it may begin with and ``end`` is the marker that ends it, if
+    there is one. Raises :class:`Unreadable` as soon as the text cannot be a call.
+    """
+
+    def __init__(self, marks: Iterable[str], end: str, tools: Mapping[str, Schema]) -> None:
+        self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
+        self._end = end
+        self._tools = tools
+        self._text = ""
+        self._started = False
+        self._scan: _ValueScan | None = None
+        self._looked = 0
+
+    def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
+        """Return the calls and the text behind them, or ``None`` while more may come."""
+        self._text += text
+        if len(self._text) > _MOST_CHARACTERS:
+            raise Unreadable
+        if not self._started and not self._strip():
+            return None
+        if self._text[0] in "{[":
+            return self._value()
+        if not self._may_start():
+            raise Unreadable
+        return self._ended()
+
+    def finish(self) -> list[LenientCall]:
+        """Return the calls of a text that ends without its closing marker."""
+        return list(_calls(self._text, self._tools)) if self._started else []
+
+    def _strip(self) -> bool:
+        """Drop the markers at the beginning; return whether the text behind them has come."""
+        while True:
+            self._text = self._text.lstrip()
+            found = next((mark for mark in self._marks if self._text.startswith(mark)), None)
+            if found is None:
+                break
+            self._text = self._text[len(found) :]
+            self._marks.remove(found)
+        self._started = not any(mark.startswith(self._text) for mark in ("", *self._marks))
+        return self._started
+
+    def _value(self) -> tuple[list[LenientCall], str] | None:
+        self._scan = self._scan or _ValueScan()
+        end = self._scan.end(self._text)
+        if end is None:
+            return None
+        return list(_calls(self._text[:end], self._tools)), self._text[end:]
+
+    def _may_start(self) -> bool:
+        if self._text[0] in "<]":
+            return True
+        text = self._text.removeprefix("functions.")
+        names = (*self._tools, "functions.")
+        return any(
+            name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
+            for name in names
+        )
+
+    def _ended(self) -> tuple[list[LenientCall], str] | None:
+        if not self._end:
+            raise Unreadable
+        at = self._text.find(self._end, self._looked)
+        if at < 0:
+            self._looked = max(len(self._text) - len(self._end), 0)
+            return None
+        calls = list(_calls(self._text[:at], self._tools))
+        return calls, self._text[at:]
+
+
+class _ValueScan:
+    """Finds the end of a JSON list or object that a text begins with; looks at nothing twice."""
+
+    def __init__(self) -> None:
+        self._at = self._depth = 0
+        self._in_string = False
+
+    def end(self, text: str) -> int | None:
+        while True:
+            found = (_STRING_END if self._in_string else _STRUCTURE).search(text, self._at)
+            if found is None:
+                self._at = len(text)
+                return None
+            character = found.group()
+            if character == "\\" and found.end() == len(text):
+                self._at = found.start()
+                return None
+            self._at = found.end() + (character == "\\")
+            if character == '"':
+                self._in_string = not self._in_string
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return self._at
+
+
+def _calls(text: str, tools: Mapping[str, Schema]) -> Iterator[LenientCall]:
+    """Yield the calls that a whole text means; raise :class:`Unreadable` if it means none."""
+    text = text.strip()
+    if text[:1] in ("{", "["):
+        value = _json(text)
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise Unreadable
+        for one in values:
+            yield _from_json(one, tools)
+        return
+    yield _from_tags(text, tools)
+
+
+def _json(text: str) -> object:
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        written = relaxed_json(text)
+        if written is None:
+            raise Unreadable from None
+        return json_value(written)
+
+
+def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
+    if not isinstance(value, Mapping):
+        raise Unreadable
+    inner = value.get("function")
+    if isinstance(inner, Mapping):
+        value = inner
+    name = next((of for key in _NAMES if isinstance(of := value.get(key), str)), None)
+    if name is None and len(value) == 1:  # {NAME: ARGUMENTS}
+        [(name, arguments)] = value.items()
+        return _call(str(name), arguments, tools)
+    found = [value[key] for key in _ARGUMENTS if key in value]
+    return _call(name or "", found[0] if found else None, tools)
+
+
+def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
+    """Return the call; without arguments only if the function needs none."""
+    name = name.removeprefix("functions.")
+    if name not in tools:
+        raise Unreadable
+    if isinstance(arguments, str) and arguments.strip():
+        arguments = _json(arguments.strip())
+    if not arguments:
+        arguments = {}
+    if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
+        raise Unreadable
+    return LenientCall(name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _from_tags(text: str, tools: Mapping[str, Schema]) -> LenientCall:
+    """Return a call whose function stands in a tag, or bare before its arguments."""
+    head = _HEAD.match(text)
+    if head is None:
+        head = _CALLED.match(text)
+        if head is None:
+            raise Unreadable
+    name = head["name"].removeprefix("functions.")
+    if name not in tools:
+        raise Unreadable
+    rest = text[head.end() :]
+    if rest.startswith("("):
+        return LenientCall(name, _python(rest[1:], tools[name]))
+    found = list(_PARAMETER.finditer(rest))
+    if found and rest[:1] != "{":
+        pairs = [(one["key"] or one["k"], one["value"] or one["v"] or "") for one in found]
+        return LenientCall(name, _listed(pairs, tools[name]))
+    rest = _CLOSING.sub("", rest).strip()
+    return _call(name, _json(rest) if rest else None, tools)
+
+
+def _python(text: str, schema: Schema) -> str:
+    read = PythonReader(schema).feed(text)
+    if read.rest is None or _CLOSING.sub("", read.rest[1:]).strip():
+        raise Unreadable
+    return read.arguments
+
+
+def _listed(pairs: Iterable[tuple[str, str]], schema: Schema) -> str:
+    """Return the arguments of parameters, each read by its schema."""
+    text = "".join(f"\x00k{key.strip()}\x00v{value}\x00e" for key, value in pairs)
+    return ParameterReader(_PLAIN, schema).feed(text + "\n.").arguments

@@ -1,0 +1,98 @@
+"""Headers of messages, for families whose reply is several messages on channels.
+
+A header says who reads a message. It is read whole, however models spell it: the recipient before
+or behind the channel, with or without a type of content, with or without spaces. Knows nothing of
+calls and events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass
+
+from causerie.chat.call_syntax.base import Unreadable, text_overlap
+from causerie.chat.formats.format import MessageHeader
+
+_MOST_CHARACTERS = 200
+_MOST_WORDS = 6
+_WORDS = re.compile(r"[\w.=\-\s]*")
+_RECIPIENT = re.compile(r"to\s*=\s*([\w\-]+(?:\s*\.\s*[\w\-]+)*)")
+_SPACED_DOT = re.compile(r"\s*\.\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header that was read; ``size`` counts its characters, closing marker included."""
+
+    recipient: str
+    channel: str
+    size: int
+    ended: bool = False
+    """Whether the message ended within its header, so it has no text."""
+
+
+def read_header(form: MessageHeader, text: str) -> Header | None:
+    """Return the header at the beginning of ``text``, or ``None`` while more of it may come.
+
+    Raises :class:`Unreadable` where the text is no header.
+    """
+    marks = (form.close, *form.ends)
+    found = min(((at, mark) for mark in marks if (at := text.find(mark)) >= 0), default=None)
+    if found is None:
+        inside = (*marks, *form.opens, *form.within)
+        text = text[: len(text) - max(text_overlap(text, mark) for mark in inside)]
+        _words(form, text)
+        return None
+    at, mark = found
+    _words(form, text[:at])
+    size = at + len(mark)
+    recipient = _RECIPIENT.search(text, 0, at)
+    return Header(
+        _SPACED_DOT.sub(".", recipient[1]) if recipient else "",
+        _channel(form, text[:at]),
+        size,
+        ended=mark != form.close,
+    )
+
+
+def _words(form: MessageHeader, text: str) -> list[str]:
+    """Return the words of a header; raise :class:`Unreadable` where it has other text."""
+    if len(text) > _MOST_CHARACTERS:
+        raise Unreadable
+    for mark in (*form.opens, *form.within):
+        if not _WORDS.fullmatch(mark):
+            text = text.replace(mark, " ")
+    words = text.split()
+    if len(words) > _MOST_WORDS or not _WORDS.fullmatch(text):
+        raise Unreadable
+    return words
+
+
+def _channel(form: MessageHeader, text: str) -> str:
+    if not form.channel:
+        return ""
+    behind = text.rpartition(form.channel)
+    words = behind[2].split() if behind[1] else []
+    return words[0] if words and "=" not in words[0] else ""
+
+
+def function_of(form: MessageHeader, header: Header, tools: Container[str]) -> str:
+    """Return the function that a message calls; empty if it calls none.
+
+    A recipient in the functions' own namespace is always one; another only by the name of a tool.
+    """
+    name = header.recipient
+    if form.functions and name.startswith(form.functions):
+        return name.removeprefix(form.functions)
+    return name if name in tools else ""
+
+
+def is_reasoning(form: MessageHeader, header: Header) -> bool:
+    """Return whether a message that calls no function is reasoning.
+
+    A message to a tool that nobody offered is not for the user.
+    """
+    if header.recipient and header.recipient not in form.readers:
+        return True
+    return header.channel in form.reasoning
