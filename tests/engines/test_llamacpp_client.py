@@ -22,6 +22,8 @@ from causerie.engines.base import (
 )
 from causerie.engines.ipc_socket import IpcSocket
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
+from causerie.engines.llamacpp.prompt_store import PromptStore
+from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
@@ -31,6 +33,12 @@ TOKENS = (b"a", b"\xf0\x9f", b"\x99\x82", b" \xe6", b"\x97", b"\xa5", b"\xf0", b
 PARTIAL = PartialTokens(
     TokenTable(tokens=TOKENS, types=(1,) * len(TOKENS), bos=None, eos=None, end=())
 )
+
+
+def slots() -> Slots:
+    """Four slots, and no memory for what leaves them."""
+    return Slots(4, PromptStore(0, 1))
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -43,7 +51,7 @@ async def at_a_socket(handler: Handler, path: str) -> AsyncIterator[LlamaCppClie
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()
-    client = LlamaCppClient(path, "secret")
+    client = LlamaCppClient(path, "secret", slots())
     try:
         yield client
     finally:
@@ -59,7 +67,7 @@ async def engine(handler: Handler) -> AsyncIterator[LlamaCppClient]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    client = LlamaCppClient(runner.addresses[0][1], "secret")
+    client = LlamaCppClient(runner.addresses[0][1], "secret", slots())
     try:
         yield client
     finally:
@@ -96,7 +104,7 @@ async def outputs(client: LlamaCppClient, request: TextRequest = REQUEST) -> lis
 
 
 def test_what_nobody_set_is_neutral() -> None:
-    body = completion_body(REQUEST)
+    body = completion_body(REQUEST, 0)
     assert body["prompt"] == (1, 2, 3)
     assert (body["n_predict"], body["stream"]) == (8, True)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
@@ -108,7 +116,7 @@ def test_what_nobody_set_is_neutral() -> None:
 
 def test_greedy_is_the_best_candidate_behind_penalties() -> None:
     sampling = SamplingParams(temperature=0.0, top_p=0.9, top_k=20, repetition_penalty=1.05)
-    body = completion_body(TextRequest((1,), 1, sampling))
+    body = completion_body(TextRequest((1,), 1, sampling), 0)
     assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 1)
     assert body["repeat_penalty"] == 1.05
     assert body["samplers"] == ["penalties", "top_k"]
@@ -116,7 +124,7 @@ def test_greedy_is_the_best_candidate_behind_penalties() -> None:
 
 def test_a_value_that_is_off_is_sent_as_off() -> None:
     sampling = SamplingParams(temperature=1.0, top_k=-1, top_p=1.0, min_p=0.0)
-    body = completion_body(TextRequest((1,), 1, sampling))
+    body = completion_body(TextRequest((1,), 1, sampling), 0)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
     assert body["samplers"] == ["temperature"]
 
@@ -126,7 +134,7 @@ def test_everything_asked_for_is_in_the_body() -> None:
     request = TextRequest(
         (1,), 1, sampling, grammar="g", logprobs=0, visible=("<x>",), ignore_eos=True
     )
-    body = completion_body(request)
+    body = completion_body(request, 0)
     assert body["seed"] == 2**32 - 1
     assert body["logit_bias"] == [[5, -100.0]]
     assert (body["grammar"], body["n_probs"], body["ignore_eos"]) == ("g", 1, True)
@@ -262,7 +270,7 @@ async def test_a_unix_socket_does_as_well() -> None:
 async def test_nobody_there_means_that_it_is_coming_back() -> None:
     async with engine(saying()) as client:
         pass
-    gone = LlamaCppClient(1, "secret")  # nothing listens on port 1
+    gone = LlamaCppClient(1, "secret", slots())  # nothing listens on port 1
     try:
         with pytest.raises(EngineFailed) as failure:
             await outputs(gone)

@@ -30,6 +30,7 @@ from causerie.engines.llamacpp import process
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.supervisor import GivenUp
 from causerie.engines.watchdog import Pulse
 from causerie.protocol.parameters import SamplingParams
@@ -379,8 +380,10 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
     engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
     started = []
 
-    async def spawned(launch: Launch, seconds: float, pulse: Pulse) -> LlamaCppChild:
-        started.append(await spawn(launch, seconds, pulse))
+    async def spawned(
+        launch: Launch, seconds: float, pulse: Pulse, prompts: PromptStore
+    ) -> LlamaCppChild:
+        started.append(await spawn(launch, seconds, pulse, prompts))
         weights.unlink()
         shutil.copyfile(gguf, weights)
         return started[0]

@@ -49,7 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
     options = LlamaCppOptions(
         context=100_000, parallel=3, threads=5, gpu_layers=7, kv_type="q8_0",
-        flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf",
+        flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
     for name in LlamaCppOptions.__slots__:

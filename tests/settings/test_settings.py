@@ -10,7 +10,7 @@ import pytest
 
 from causerie.settings import DEFAULT_MODEL, Loaded, Settings, SettingsError, load
 from causerie.settings.load import Override
-from causerie.settings.tree import byte_count
+from causerie.settings.values import byte_count
 
 DIGEST = "ab" * 32
 

@@ -55,6 +55,8 @@ class CallPlan:
     """Several calls may come."""
     text: str = ""
     """All schemas as sent: equal texts mean equal schemas."""
+    forbidden: bool = False
+    """The prompt shows functions, but no call may come."""
 
 
 def compose(
@@ -72,7 +74,7 @@ def compose(
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
     ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
     """
-    if calls is None and answer is None:
+    if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
         return None
     text = GrammarText(control_tokens, _marks(form), manner)
     body = _body(form, text, calls, answer)
@@ -90,8 +92,10 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
     The reasoning of such a reply is free text, which a call ends. All other
     reasoning ends only at its closing marker.
     """
+    if calls is None or calls.forbidden:
+        return answer is None
     at_start = form.calls is not None and form.calls.at_start
-    return answer is None and not (calls and (calls.required or at_start))
+    return answer is None and not (calls.required or at_start)
 
 
 def _marks(form: ModelFormat) -> tuple[str, ...]:
@@ -123,6 +127,8 @@ def _body(
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
         return said or text.free()
+    if calls.forbidden:
+        return said or text.free_without(_markers(form.calls))
     section = _Section(form.calls, calls, text)
     if calls.required:
         return section.whole()
@@ -132,6 +138,14 @@ def _body(
     also = [way for way in form.calls.also if at_start or not way.at_start]
     sections = [section, *(_Section(way, calls, text) for way in also)]
     return text.rule(" | ".join(_offered(sections, text)))
+
+
+def _markers(calls: CallSection) -> tuple[str, ...]:
+    """Return the texts that mean a call wherever they stand.
+
+    JSON at the start of a reply is a call only where calls are possible.
+    """
+    return () if calls.at_start else (*call_triggers(calls), *calls.lead_ins)
 
 
 def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:

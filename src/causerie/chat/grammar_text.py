@@ -151,6 +151,15 @@ class GrammarText:
         """Return a reply without constraints: text, and the format's own control tokens."""
         return f"({_SOME} | {self._marked})*" if self._marked else ANY_TEXT
 
+    def free_without(self, markers: Sequence[str]) -> str:
+        """Return the same without any of the ``markers``.
+
+        Free text is one lexeme between control tokens, so that no marker is cut in two.
+        """
+        shut = [f"({without(marker)})" for marker in markers]
+        text = self.terminal(" & ".join([_SOME, *shut]))
+        return f"{text}? ({self._marked} {text}?)*" if self._marked else f"{text}?"
+
     def free_until(self, marker: str) -> str:
         """Return the same up to and including ``marker``."""
         if self._parts(marker)[0] in self.control_tokens:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
-from msgspec import structs
-
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
@@ -90,7 +88,7 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
-    told, rendered, space = await _prompted(request, model, thought, functions)
+    told, rendered, space = await _prompted(request, model, thought)
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
@@ -136,14 +134,14 @@ def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -
 
 
 async def _prompted(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, functions: Functions
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
 ) -> tuple[Prompt, Rendered, str]:
     """Return what the template shows, the prompt, and the white space that the model still writes.
 
-    That is before its answer.
+    That is before its answer. Everything that changes from turn to turn without changing what
+    the model reads (``tool_choice``, ``response_format``) leaves the prompt alone.
     """
-    shows_tools = functions.tools or request.tool_choice.mode != "none"
-    told = await model.renderer.prompt(request if shows_tools else _without_tools(request))
+    told = await model.renderer.prompt(request)
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
@@ -165,10 +163,6 @@ def _resumed(request: ChatRequest) -> str:
             return text
 
 
-def _without_tools(request: ChatRequest) -> ChatRequest:
-    return structs.replace(request, tools=())
-
-
 def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
@@ -176,7 +170,17 @@ def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> Call
     asked = request.parallel_tool_calls
     several = told.several_calls if asked is None else asked
     parallel = several and not named
-    return CallPlan(functions.tools, required, parallel, functions.text)
+    return CallPlan(functions.tools, required, parallel, functions.text, _forbids_calls(request))
+
+
+def _forbids_calls(request: ChatRequest) -> bool:
+    """Return whether a constraint keeps calls out of a reply to a prompt that shows functions.
+
+    One that would end the reply before ``min_tokens``, or against ``ignore_eos``, is left out:
+    a call is then text.
+    """
+    endless = request.min_tokens or request.ignore_eos
+    return bool(request.tools) and request.tool_choice.mode == "none" and not endless
 
 
 async def _answer(
@@ -210,7 +214,7 @@ async def _composed(
         form,
         model.facts.control_tokens,
         reasoning=state,
-        calls=calls if calls.tools else None,
+        calls=calls if calls.tools or calls.forbidden else None,
         answer=answer,
         manner=manner,
     )

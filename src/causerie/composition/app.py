@@ -37,7 +37,7 @@ from causerie.engines.registry import engine_factory
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
-from causerie.settings import Loaded, ModelSettings, Settings, Vllm
+from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings, Vllm
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.environment import runtime_folder, variables
 from causerie.transport.client import Reach
@@ -155,6 +155,11 @@ def _preloaded(settings: Settings) -> list[str]:
     ]
 
 
+def _llamacpp_options(llamacpp: LlamaCpp) -> LlamaCppOptions:
+    plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
+    return LlamaCppOptions(**plain)
+
+
 def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
     """Return the options to start it, or its address. Blocks; raises :class:`EngineFailed`."""
     if vllm.address is None:
@@ -248,7 +253,7 @@ class _Makers:
             LlamaCppEngine,
             model.id,
             weights.path,
-            LlamaCppOptions(**structs.asdict(model.llamacpp)),
+            _llamacpp_options(model.llamacpp),
             ref=model.ref or "",
             load_seconds=self._settings.engines.load_seconds,
         )

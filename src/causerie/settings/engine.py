@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings.provider import TlsSettings
-from causerie.settings.values import Count, KeyPlace, Natural, Text, WebAddress
+from causerie.settings.values import (
+    Count,
+    KeyPlace,
+    Natural,
+    Size,
+    Text,
+    WebAddress,
+    byte_count,
+)
 
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -36,6 +44,18 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     draft: Annotated[
         Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
     ] = None
+    prompt_cache: Annotated[
+        Size | None,
+        Meta(
+            description='Memory for prompts that left their slots, like `"2GiB"`. '
+            'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
+        ),
+    ] = None
+
+    @property
+    def prompt_cache_bytes(self) -> int | None:
+        """The memory for prompts as a number of bytes."""
+        return byte_count(self.prompt_cache) if self.prompt_cache is not None else None
 
 
 class Vllm(Struct, frozen=True, kw_only=True):

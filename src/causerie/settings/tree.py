@@ -37,6 +37,7 @@ from causerie.settings.values import (
     Size,
     Text,
     WebAddress,
+    byte_count,
 )
 
 
@@ -382,11 +383,3 @@ class Settings(Struct, frozen=True, kw_only=True):
             yield from alias.targets
         for entry in self.catalog:
             yield from entry.endpoints
-
-
-def byte_count(size: str) -> int:
-    """Bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
-    number = size.rstrip("BkMGTi ")
-    unit = size[len(number) :].strip()
-    power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
-    return int(float(number) * (1024 if "i" in unit else 1000) ** power)

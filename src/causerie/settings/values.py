@@ -107,3 +107,11 @@ KeyPlace = Annotated[
         }
     ),
 ]
+
+
+def byte_count(size: str) -> int:
+    """Bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
+    number = size.rstrip("BkMGTi ")
+    unit = size[len(number) :].strip()
+    power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
+    return int(float(number) * (1024 if "i" in unit else 1000) ** power)

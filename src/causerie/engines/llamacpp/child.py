@@ -21,6 +21,8 @@ from typing import Any
 
 import xllamacpp
 
+from causerie.engines.llamacpp.prompt_store import files_for
+
 _PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
 _LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
@@ -95,7 +97,8 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params.endpoint_props = True
     params.ui = False
     params.n_threads_http = 2 * launch["parallel"] + 32  # one for each open connection
-    params.cache_ram_mib = 0
+    params.cache_ram_mib = 0  # the parent chooses slots, and keeps the prompts that leave them
+    params.slot_save_path = files_for(os.getppid())
     params.warmup = True
     return params
 

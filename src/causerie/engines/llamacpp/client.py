@@ -24,6 +24,7 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.llamacpp.slots import Slot, Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.sampling import engine_fields, neutral_values
 from causerie.engines.transport import EngineTransport, near, whole
@@ -62,6 +63,7 @@ class _Timings(msgspec.Struct):
 class _Progress(msgspec.Struct):
     total: int = 0
     cache: int = 0
+    processed: int = 0
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -84,9 +86,11 @@ class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
+    ``slots`` are the child's.
     """
 
-    def __init__(self, place: int | str, key: str) -> None:
+    def __init__(self, place: int | str, key: str, slots: Slots) -> None:
+        self._slots = slots
         # A new connection each time: an idle one would occupy a thread of the engine's server.
         self._wire = EngineTransport(*near(place), key, idle_seconds=0)
 
@@ -113,33 +117,37 @@ class LlamaCppClient:
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
-        response = await self._wire.send("POST", "/completion", completion_body(request))
-        try:
-            if response.status != 200:
-                raise _refusal(response.status, await whole(response))
-            made = _outputs(response, partial, request.logprobs, pulse or Pulse())
-            async with aclosing(made) as outputs:
-                yield outputs
-        finally:
-            response.close()  # the engine sees its client gone, also in the middle
+        async with self._slots.hold(self, request.prompt) as slot:
+            body = completion_body(request, slot.id)
+            response = await self._wire.send("POST", "/completion", body)
+            try:
+                if response.status != 200:
+                    raise _refusal(response.status, await whole(response))
+                made = _outputs(response, partial, request.logprobs, pulse or Pulse(), slot)
+                async with aclosing(made) as outputs:
+                    yield outputs
+            finally:
+                response.close()  # the engine sees its client gone, also in the middle
 
     async def sample(self, request: TextRequest) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
-        body = {**completion_body(request), "n_predict": 1, "stream": False}
-        item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
-        if len(item.tokens) != 1:
-            raise EngineFailed("the engine drew no token")
-        id = item.tokens[0]
+        async with self._slots.hold(self, request.prompt) as slot:
+            body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
+            item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
+            if len(item.tokens) != 1:
+                raise EngineFailed("the engine drew no token")
+            id = item.tokens[0]
+            slot.made.append(id)
         for probability in item.completion_probabilities:
             return _weighed(id, item.content, probability, request.logprobs or 0)
         return Token(id, item.content)
 
 
 async def _outputs(
-    response: HttpResponse, partial: PartialTokens, logprobs: int | None, pulse: Pulse
+    response: HttpResponse, partial: PartialTokens, logprobs: int | None, pulse: Pulse, slot: Slot
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
-    made = 0
+    made, ids = 0, slot.made
     plain = logprobs is None
     decoder = EventDecoder()
     try:
@@ -149,17 +157,20 @@ async def _outputs(
                 item = _decode(data)
                 if plain and item.tokens_predicted == made + 1 and item.tokens and not item.stop:
                     made += 1  # one token and no more, as most are
+                    ids.append(item.tokens[0])
                     yield Token(item.tokens[0], item.content)
                     continue
                 if item.error is not None:
                     raise EngineFailed("the engine failed in the middle of an answer")
                 if item.prompt_progress is not None:
+                    slot.read = item.prompt_progress.processed
                     if cached is None:
                         cached = item.prompt_progress.cache
                         yield Started(cached)
                     continue
                 for token in _tokens(item, made, partial, logprobs or 0):
                     made += 1
+                    ids.append(token.id)
                     yield token
                 made = max(made, item.tokens_predicted)
                 if item.stop:
@@ -170,8 +181,8 @@ async def _outputs(
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
-def completion_body(request: TextRequest) -> dict[str, Any]:
-    """Return the engine's request. Unset parameters are neutral, not the engine's defaults."""
+def completion_body(request: TextRequest, slot: int) -> dict[str, Any]:
+    """Return the engine's request for a slot. Unset parameters are neutral, not its defaults."""
     wanted = request.sampling
     body: dict[str, Any] = {
         "prompt": request.prompt,
@@ -179,6 +190,7 @@ def completion_body(request: TextRequest) -> dict[str, Any]:
         "stream": True,
         "return_tokens": True,
         "cache_prompt": True,
+        "id_slot": slot,
         "repeat_last_n": len(request.prompt) + request.max_tokens,
         **engine_fields(_ENGINE, wanted),
         "ignore_eos": request.ignore_eos,

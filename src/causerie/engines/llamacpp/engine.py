@@ -18,12 +18,14 @@ from causerie.engines.base import (
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.reading import Readings
 from causerie.engines.recommended_sampling import of_gguf
 from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.footprint import kv_bytes_per_token
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
@@ -55,6 +57,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         self._launch = for_machine(weights, options, self._header)
+        token_bytes = kv_bytes_per_token(self._header, self._launch.kv_type)
+        self._prompts = PromptStore(self._launch.prompt_cache, token_bytes)
         self._ref = ref
         self._facts: ModelFacts | None = None
         self._partial: PartialTokens  # read with the words
@@ -102,7 +106,12 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return list(answer["tokens"])
 
     async def _child(self) -> LlamaCppChild:
-        return await spawn(self._launch, self._load_seconds, self._pulse)
+        return await spawn(self._launch, self._load_seconds, self._pulse, self._prompts)
+
+    async def stop(self) -> None:
+        """End the child process, and give back the memory of prompts that left their slots."""
+        await super().stop()
+        self._prompts.close()
 
     def _read(self) -> IndexedVocabulary:
         read = read_vocabulary(self._header.path)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from causerie.engines.llamacpp.prompt_store import is_possible
 from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -22,6 +23,7 @@ _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 _MEMORY_GUESS = 8 * 2**30
+_MOST_PROMPT_CACHE = 8 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class LlamaCppOptions:
     """A file."""
     draft: str | None = None
     """A file."""
+    prompt_cache: int | None = None
+    """Bytes for prompts that left their slots; 0 keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Launch:
     cpu_batch: int
     lora: tuple[str, ...]
     draft: str | None
+    prompt_cache: int
     memory: int
 
     @property
@@ -79,7 +84,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     where their key-value caches would take more than a quarter of the memory
     that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
     least two for each slot, for a token of everybody who generates is in it too.
-    The engine takes none that is smaller than the slots are many.
+    The engine takes none that is smaller than the slots are many. Prompts that left their slots:
+    an eighth of the memory, at most 8 GiB; none with a draft model, whose state is not saved.
     """
     kv_type = options.kv_type or "f16"
     context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
@@ -103,9 +109,18 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         cpu_batch=max(_cpu_batch(header.file_size, threads), 2 * parallel),
         lora=options.lora,
         draft=options.draft,
+        prompt_cache=_prompt_cache(options),
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
     )
+
+
+def _prompt_cache(options: LlamaCppOptions) -> int:
+    if options.draft or not is_possible():
+        return 0
+    if options.prompt_cache is not None:
+        return options.prompt_cache
+    return min(available_memory() // 8, _MOST_PROMPT_CACHE)
 
 
 def _cpu_batch(weights: int, threads: int) -> int:

@@ -13,6 +13,8 @@ from dataclasses import asdict
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
+from causerie.engines.llamacpp.prompt_store import PromptStore
+from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
 
@@ -30,10 +32,12 @@ _QUESTIONS = (
 LlamaCppChild = EngineChild[LlamaCppClient]
 
 
-async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppChild:
+async def spawn(
+    launch: Launch, load_seconds: float, pulse: Pulse, prompts: PromptStore
+) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
-    ``pulse`` beats while it answers.
+    ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
     process = await EngineProcess.start(_COMMAND, environment())
     key = secrets.token_urlsafe(32)
@@ -49,7 +53,8 @@ async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppCh
                 f"the engine could not load {launch.files}{_load_failure(process.tail)}"
             ) from None
         raise
-    return EngineChild(process, LlamaCppClient(place, key), pulse, _QUESTIONS, _dying_words)
+    client = LlamaCppClient(place, key, Slots(launch.parallel, prompts))
+    return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
 def environment() -> dict[str, str]:

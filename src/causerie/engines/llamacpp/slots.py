@@ -1,0 +1,110 @@
+"""The slots of the engine: which prompt each holds, and which one a request takes.
+
+The engine would choose a slot by itself, but it overwrites what other conversations left there.
+Here every request names its slot, so that no prompt is lost that memory has room for:
+
+1. A free slot that holds the beginning of the prompt continues, in place. If another conversation
+   loses its end by that (one with the same instructions), that is copied to the store before.
+2. If the store has more of the prompt, its copy goes to the slot that was used longest ago. What
+   that slot holds is copied to the store before.
+3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from causerie.engines.llamacpp.prompt_store import (
+    LEAST_TOKENS,
+    Engine,
+    PromptStore,
+    StoredPrompt,
+)
+from causerie.engines.packed_tokens import TOKEN_BYTES, common_tokens, packed, token_count
+
+_REWRITTEN = 4  # tokens at the end of a prompt that its next turn may write otherwise
+
+
+@dataclass(slots=True)
+class Slot:
+    """One slot, and what is known of its content while a request has it."""
+
+    id: int
+    tokens: bytes = b""
+    """What it held when the last request left it, packed."""
+    asked: int = 0
+    """Tokens of that request's prompt."""
+    busy: bool = False
+    used: int = 0
+    read: int = 0
+    """Tokens of the prompt that the engine has read."""
+    made: list[int] = field(default_factory=list)
+    """Tokens that the engine has generated."""
+
+    def continued_by(self, shared: int) -> bool:
+        """Return whether a prompt that shares so many tokens is the next of its conversation."""
+        return shared >= self.asked - _REWRITTEN
+
+    def begin(self, shared: int) -> None:
+        """Begin a request of whose prompt it holds ``shared`` tokens."""
+        self.read, self.made = shared, []
+
+    def leave(self, prompt: bytes, used: int) -> None:
+        """End a request; the last token that was generated has not been computed."""
+        self.asked = token_count(prompt)
+        self.tokens = prompt[: self.read * TOKEN_BYTES]
+        if self.made:
+            self.tokens = prompt + packed(self.made[:-1])
+        self.made, self.busy, self.used = [], False, used
+
+
+class Slots:
+    """All slots of one child process. ``store`` outlives it."""
+
+    def __init__(self, count: int, store: PromptStore) -> None:
+        self._slots = [Slot(id) for id in range(count)]
+        self._store = store
+        self._free = asyncio.Semaphore(count)
+        self._uses = 0
+
+    @asynccontextmanager
+    async def hold(self, engine: Engine, prompt: Sequence[int]) -> AsyncIterator[Slot]:
+        """Yield the slot for a prompt, once one is free."""
+        tokens = packed(prompt)
+        async with self._free:
+            free = [slot for slot in self._slots if not slot.busy]
+            slot, shared, stored = self._chosen(free, tokens)
+            slot.busy = True
+            slot.begin(0)
+            try:
+                slot.begin(await self._prepared(engine, slot, shared, stored))
+                yield slot
+            finally:
+                self._uses += 1
+                slot.leave(tokens, self._uses)
+
+    def _chosen(self, free: Sequence[Slot], tokens: bytes) -> tuple[Slot, int, StoredPrompt | None]:
+        """Return the slot, the tokens of the prompt that it will hold, and where they come from."""
+        found = [(common_tokens(slot.tokens, tokens), slot) for slot in free]
+        shared, own = max(found, key=lambda each: (each[0], -each[1].used))
+        stored, more = self._store.best(tokens)
+        oldest = min(free, key=lambda slot: slot.used)
+        if stored is not None and more >= shared + LEAST_TOKENS:
+            return oldest, more, stored
+        goes_on = shared > 0 and own.continued_by(shared)
+        return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
+
+    async def _prepared(
+        self, engine: Engine, slot: Slot, shared: int, stored: StoredPrompt | None
+    ) -> int:
+        """Make the slot hold what was found; return how many tokens of the prompt it has then."""
+        lost = token_count(slot.tokens) - (0 if stored else shared)
+        goes_on = stored is None and slot.continued_by(shared)
+        if lost >= LEAST_TOKENS and not goes_on:
+            await self._store.save(engine, slot.id, slot.tokens, stored)
+        if stored is None:
+            return shared
+        return shared if await self._store.restore(engine, slot.id, stored) else 0

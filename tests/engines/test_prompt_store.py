@@ -1,0 +1,183 @@
+"""Prompts that left their slots: what is kept, what is dropped, and which slot is taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.engines.base import EngineFailed
+from causerie.engines.llamacpp import prompt_store
+from causerie.engines.llamacpp.prompt_store import (
+    LEAST_TOKENS,
+    PromptStore,
+    files_for,
+    is_possible,
+)
+from causerie.engines.llamacpp.slots import Slots
+from causerie.engines.packed_tokens import common_tokens, packed, token_count
+
+pytestmark = pytest.mark.skipif(not is_possible(), reason="needs files of anonymous memory")
+
+_TOKENS = st.lists(st.integers(0, 3), max_size=30)
+BYTES = 10  # of a token
+
+
+class Writer:
+    """An engine that writes ``BYTES`` for each token of a slot, or fails."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, bytes] = {}
+        self.asked: list[str] = []
+        self.failing = False
+
+    async def ask(self, method: str, path: str, body: Any = None) -> None:
+        assert method == "POST"
+        self.asked.append(path)
+        if self.failing:
+            raise EngineFailed("the engine answered 500")
+        slot, action = path.removeprefix("/slots/").split("?action=")
+        file = Path(files_for("self"), body["filename"])
+        if action == "save":
+            file.write_bytes(b"x" * BYTES * token_count(self.held[int(slot)]))
+        assert file.stat().st_size
+
+    async def turn(self, slots: Slots, prompt: list[int], made: int = 2) -> int:
+        """Take a slot, read the prompt and generate; return the tokens that were there."""
+        async with slots.hold(self, prompt) as slot:
+            shared = slot.read
+            slot.read = len(prompt)
+            slot.made += range(made)
+        self.held[slot.id] = slot.tokens
+        return shared
+
+
+def prompt(start: int, count: int = 100) -> list[int]:
+    return list(range(start, start + count))
+
+
+@given(_TOKENS, _TOKENS)
+def test_common_tokens(one: list[int], other: list[int]) -> None:
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    assert common_tokens(packed(one), packed(other)) == shared
+
+
+async def test_states_make_room_for_newer_ones() -> None:
+    engine, store = Writer(), PromptStore(250 * BYTES, BYTES)
+    for start in (1000, 2000, 3000):
+        engine.held[0] = packed(prompt(start))
+        await store.save(engine, 0, engine.held[0])
+    assert store.size == 200 * BYTES
+    assert [store.covers(packed(prompt(start))) for start in (1000, 2000, 3000)] == [
+        False,
+        True,
+        True,
+    ]
+    store.close()
+    assert store.size == 0
+
+
+async def test_a_state_that_goes_on_takes_the_place_of_its_beginning() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    for count in (100, 200):
+        engine.held[0] = packed(prompt(1000, count))
+        await store.save(engine, 0, engine.held[0])
+    assert store.size == 200 * BYTES
+    await store.save(engine, 0, packed(prompt(1000, 150)))
+    assert len(engine.asked) == 2  # it is covered
+    store.close()
+
+
+async def test_what_is_short_or_does_not_fit_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, store = Writer(), PromptStore(99 * BYTES, BYTES)
+    await store.save(engine, 0, packed(prompt(1000, LEAST_TOKENS - 1)))
+    await store.save(engine, 0, packed(prompt(1000, 100)))
+    monkeypatch.setattr(prompt_store, "free_memory", lambda: 90 * BYTES)
+    await store.save(engine, 0, packed(prompt(1000, 80)))
+    assert engine.asked == []
+
+
+async def test_a_state_that_cannot_be_copied_costs_nothing() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(1, store)
+    await engine.turn(slots, prompt(1000))
+    engine.failing = True
+    assert await engine.turn(slots, prompt(5000)) == 0
+    assert store.size == 0
+    engine.failing = False
+    await engine.turn(slots, prompt(1000))
+    assert store.size == 101 * BYTES
+    engine.failing = True
+    assert await engine.turn(slots, prompt(5000)) == 0
+    assert store.size == 0
+    store.close()
+
+
+async def test_conversations_that_take_turns_find_their_prompts() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(2, store)
+    for turn in range(1, 4):
+        for start in (1000, 2000, 3000, 4000, 5000):
+            shared = await engine.turn(slots, prompt(start, 100 * turn))
+            assert shared == 100 * (turn - 1)
+    store.close()
+
+
+async def test_one_conversation_is_never_copied() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(4, store)
+    shared = [await engine.turn(slots, prompt(1, count)) for count in (10, 30, 200, 205, 400)]
+    assert shared == [0, 10, 30, 200, 205]
+    assert engine.asked == []
+
+
+async def test_what_was_not_read_is_not_taken_for_there() -> None:
+    engine, slots = Writer(), Slots(1, PromptStore(0, BYTES))
+    async with slots.hold(engine, prompt(1000, 300)) as slot:
+        slot.read = 130  # and then its client left
+    assert await engine.turn(slots, prompt(1000, 300)) == 130
+
+
+async def test_a_request_waits_for_a_free_slot() -> None:
+    engine, slots = Writer(), Slots(2, PromptStore(0, BYTES))
+    taken: list[int] = []
+
+    async def third() -> None:
+        async with slots.hold(engine, prompt(3000)) as slot:
+            taken.append(slot.id)
+
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(slots.hold(engine, prompt(1000)))
+        async with slots.hold(engine, prompt(2000)) as second:
+            assert {first.id, second.id} == {0, 1}
+            waits = asyncio.create_task(third())
+            await asyncio.sleep(0)
+            assert taken == []
+        await waits
+    assert taken == [second.id]
+
+
+def test_free_memory_is_the_least_of_machine_and_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(name: str, text: str) -> Callable[[], None]:
+        (tmp_path / name).write_text(text)
+        return lambda: monkeypatch.setattr(prompt_store, f"_{name}", tmp_path / name)
+
+    for set_path in (
+        said("MEMORY", "MemTotal: 9 kB\nMemAvailable:   8 kB\n"),
+        said("GROUP_LIMIT", "10000\n"),
+        said("GROUP_USE", "7000\n"),
+    ):
+        set_path()
+    assert prompt_store.free_memory() == 3000
+    (tmp_path / "GROUP_LIMIT").write_text("max\n")
+    assert prompt_store.free_memory() == 8192
