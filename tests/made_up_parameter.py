@@ -72,7 +72,7 @@ def engines() -> dict[str, Any]:
     def bodies(wanted: SamplingParams, defaults: SamplingDefaults) -> list[Any]:
         sampling = request_sampling(wanted, defaults, None, thinks=True)
         request = TextRequest((1,), 1, sampling)
-        return [llamacpp_body(request).get("sharp"), vllm_body(request, ()).get(NAME)]
+        return [llamacpp_body(request, 0).get("sharp"), vllm_body(request, ()).get(NAME)]
 
     of_request = msgspec.convert({NAME: 1.5}, SamplingParams)
     of_model = msgspec.convert({NAME: 0.5}, SamplingDefaults)
@@ -80,8 +80,8 @@ def engines() -> dict[str, Any]:
         "of the request": bodies(of_request, of_model),
         "of the model": bodies(SamplingParams(), of_model),
         "neutral": bodies(SamplingParams(), SamplingDefaults()),
-        "samplers": llamacpp_body(TextRequest((1,), 1, of_request))["samplers"],
-        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1)),
+        "samplers": llamacpp_body(TextRequest((1,), 1, of_request), 0)["samplers"],
+        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), 0),
         "not refused": vllm_body(TextRequest((1,), 1), ())["wobble"],
         "recommended": [
             getattr(read({NAME: 0.5}, ()).usual, NAME) for read in (of_gguf, of_folder)
