@@ -52,6 +52,7 @@ NAMES = {
     "DeepSeek-V3-0324": 0.3,
     "DeepSeek-V3.1": 0.6,
     "DeepSeek-V3.2": 1.0,
+    "DeepSeek-V3.2-Exp": 0.6,
     "DeepSeek-V4-Flash": 1.0,
     "GLM-4.5-Air": 0.6,
     "GLM-4.7-Flash": 1.0,

@@ -49,8 +49,12 @@ FAMILIES: tuple[Family, ...] = (
         SamplingDefaults(temperature=1.0, top_p=1.0),
         "model card of deepseek-ai/DeepSeek-V4-Flash",
     ),
-    Family(r"deepseek-v3\.2", _OPEN, "model card of deepseek-ai/DeepSeek-V3.2"),
-    Family(r"deepseek-v3\.1", _GENTLE, "generation_config.json of deepseek-ai/DeepSeek-V3.1"),
+    Family(r"deepseek-v3\.2(?!-exp)", _OPEN, "model card of deepseek-ai/DeepSeek-V3.2"),
+    Family(
+        r"deepseek-v3\.(1|2-exp)",
+        _GENTLE,
+        "generation_config.json of deepseek-ai/DeepSeek-V3.1 and DeepSeek-V3.2-Exp",
+    ),
     Family(
         "deepseek-v3-0324",
         SamplingDefaults(temperature=0.3),
