@@ -186,11 +186,11 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"propertyNames": {"$ref": "#/propertyNames"}}, "#/propertyNames"),
         ({"propertyNames": {"$ref": "n.json#/N"}, "N": {"enum": ["a"]}}, "#/propertyNames/$ref"),
         ({"$dynamicRef": "#a"}, "#"),
-        ({"properties": {"a": {"$id": "other", "items": {"$ref": "#"}}}}, "#/properties/a/$id"),
-        ({"properties": {"a": {"$id": "https://a.b/c"}}}, "#/properties/a/$id"),
         ({"properties": {"a": {"$id": "N"}, "b": {"$id": "N", "type": "null"}}},
          "#/properties/a/$id"),
         ({"$id": "N", "items": {"$ref": "M"}}, "#/items/$ref"),
+        ({"$defs": {"a": {"$dynamicAnchor": "T"}, "b": {"$dynamicAnchor": "T", "type": "null"}},
+          "items": {"$dynamicRef": "#T"}}, "#/items"),
         ({"type": "string", "pattern": "(?=a)b"}, "#/pattern"),
         ({"type": "string", "pattern": "^a(?!b)"}, "#/pattern"),
         ({"type": "string", "pattern": "^(?!a)b"}, "#/pattern"),
@@ -341,6 +341,36 @@ def of(required: str = "", **named: object) -> Schema:
 
 KIND: Schema = {"enum": ["a", "b"]}
 NUMBER: Schema = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$id": "other", "type": "array", "items": {"$ref": "#"}}}},
+        {"properties": {"a": {"$ref": "#T"}}, "$defs": {"x": {"$anchor": "T", "type": "array",
+                                                             "items": {"$ref": "#T"}}}},
+        {"$id": "https://a.b/root.json", "properties": {"a": {"$ref": "list.json"}},
+         "$defs": {"x": {"$id": "/list.json", "type": "array", "items": {"$ref": "#/$defs/y"},
+                         "$defs": {"y": {"$ref": "https://a.b/list.json#"}}}}},
+        {"$id": "https://a.b/c/", "properties": {"a": {"$ref": "d#T"}},
+         "$defs": {"x": {"$id": "d", "$defs": {"y": {"$anchor": "T", "type": "array",
+                                                    "items": {"$ref": "#T"}}}}}},
+        {"$id": "urn:x:y", "properties": {"a": {"$ref": "urn:x:y#/$defs/x"}},
+         "$defs": {"x": {"type": "array", "items": {"$ref": "urn:x:y#/$defs/x"}}}},
+        {"properties": {"a": {"$dynamicRef": "#T"}},
+         "$defs": {"x": {"$dynamicAnchor": "T", "type": "array", "items": {"$dynamicRef": "#T"}}}},
+        {"properties": {"a": {"$id": "/properties/a", "type": "array",
+                              "items": {"$ref": "#/$defs/x"}}},
+         "$defs": {"x": {"type": "array", "maxItems": 0}}},
+        {"properties": {"a": {"$id": "#/properties/a", "type": "array",
+                              "items": {"type": "array", "maxItems": 0}}}},
+    ],
+)  # fmt: skip
+def test_addresses_and_anchors_name_places(schema: dict[str, object]) -> None:
+    schema = {"type": "object", **schema}
+    for text, valid in (('{"a": [[], []]}', True), ('{"a": []}', True), ('{"a": [1]}', False)):
+        assert allows(schema, text) is valid
+        assert (validate(text, JsonSchema(schema)) is None) is valid
 
 
 def follows(text: str, schema: Any) -> bool:

@@ -89,14 +89,13 @@ def _json(
     A schema that only this grammar can say is written in one line.
     """
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
-        grammar = GrammarText({}, param=param, prefix="answer_")
+        grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
         try:
             written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
         except (InvalidRequest, Endless):
             pass
         else:
-            if len(grammar.rules) <= _MOST_RULES:
-                return AnswerPlan(written, grammar.rules)
+            return AnswerPlan(written, grammar.rules)
     return AnswerPlan("answer", f"answer: %json {text}")
 
 

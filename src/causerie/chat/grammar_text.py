@@ -59,6 +59,7 @@ class GrammarText:
     function: str = ""  # whose arguments are being written
     param: str = "tools"  # of the request, for refusals
     prefix: str = ""  # of the names of all rules
+    most: int = _MAX_CHARACTERS  # of all rules
     _rules: list[str] = field(default_factory=list)
     _size: int = 0
     _splitter: re.Pattern[str] | None = None
@@ -89,7 +90,7 @@ class GrammarText:
 
     def _count(self, line: str) -> None:
         self._size += len(line)
-        if self._size > _MAX_CHARACTERS:
+        if self._size > self.most:
             raise unsupported(self.param, "The schemas are too much to be enforced.")
 
     def reserve(self) -> str:

@@ -34,7 +34,7 @@ _SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"property
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
-_MOST = 64  # combinations of alternatives that hold at once
+_MOST = 32  # combinations of alternatives that hold at once
 
 
 def definitions(schema: Schema) -> dict[str, object]:

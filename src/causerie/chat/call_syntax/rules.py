@@ -18,6 +18,8 @@ from causerie.chat.grammar_text import GrammarText
 
 Place = TypeVar("Place", bound=Hashable)
 
+_MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with each reference
+
 
 class ArgumentRules(ABC, Generic[Place]):
     """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
@@ -25,6 +27,7 @@ class ArgumentRules(ABC, Generic[Place]):
     def __init__(self, scope: GrammarText) -> None:
         self.scope = scope
         self._names: dict[tuple[str, Place], str] = {}
+        self._left = _MOST_CHARACTERS
         self._waiting: list[tuple[str, Schema, Place]] = []
 
     @abstractmethod
@@ -37,6 +40,9 @@ class ArgumentRules(ABC, Generic[Place]):
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
         if key not in self._names:
+            self._left -= len(key[0])
+            if self._left < 0:
+                raise refused(schema, "its alternatives are too many to be combined.")
             self._names[key] = self.scope.reserve()
             self._waiting.append((self._names[key], schema, place))
         return self._names[key]

@@ -13,6 +13,10 @@ from causerie.chat.schema.keywords import SAID_BY_PATTERN, is_annotation
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.refusal import step
 
+_SIZES = frozenset({
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+    "minContains", "maxContains",
+})  # fmt: skip
 _MOST_STEPS = 16  # from reference to reference
 
 
@@ -20,7 +24,14 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
+    if any(isinstance(schema.get(key), float) for key in _SIZES):
+        schema = {key: _size(of) if key in _SIZES else of for key, of in schema.items()}
     return _without_nullable(schema) if "nullable" in schema else schema
+
+
+def _size(value: object) -> object:
+    """Return a count as a whole number, where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def plain(
