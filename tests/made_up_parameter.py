@@ -70,7 +70,7 @@ def engines() -> dict[str, Any]:
     def bodies(sampling: SamplingParams, defaults: SamplingDefaults) -> list[Any]:
         request = TextRequest((1,), 1, sampling)
         return [
-            llamacpp_body(request, defaults).get("sharp"),
+            llamacpp_body(request, defaults, 0).get("sharp"),
             vllm_body(request, defaults, ()).get(NAME),
         ]
 
@@ -80,8 +80,8 @@ def engines() -> dict[str, Any]:
         "of the request": bodies(of_request, of_model),
         "of the model": bodies(SamplingParams(), of_model),
         "neutral": bodies(SamplingParams(), SamplingDefaults()),
-        "samplers": llamacpp_body(TextRequest((1,), 1, of_request), of_model)["samplers"],
-        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), of_model),
+        "samplers": llamacpp_body(TextRequest((1,), 1, of_request), of_model, 0)["samplers"],
+        "refused": "wobble" in llamacpp_body(TextRequest((1,), 1), of_model, 0),
         "not refused": vllm_body(TextRequest((1,), 1), of_model, ())["wobble"],
     }
 
