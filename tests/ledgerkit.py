@@ -55,6 +55,7 @@ def record(**changes: object) -> UsageRecord:
         param="messages",
         app="Robot",
         referer="https://robot.example/",
+        cache_miss="system prompt changed at messages[0]",
     )
     return msgspec.structs.replace(made, **changes)
 

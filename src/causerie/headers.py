@@ -38,6 +38,10 @@ def head(
     )  # fmt: skip
     if model.id != request.model:
         headers["x-served-model"] = model.id
+    report = attempt.answer.cache_report
+    if report is not None and (cache := report()) is not None:
+        headers["x-cache"] = str(cache)
+        record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)
     if changes or request is not asked:
         headers |= changed(asked, request, model, changes)

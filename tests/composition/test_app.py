@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,35 @@ async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
     assert [entry["id"] for entry in listed["data"]] == ["other"]
     assert 'causerie_requests_total{code="",door="endpoint",finish="stop",model="fake"' in metrics
     assert 'causerie_engine_state{model="fake",state="ready"} 1.0' in metrics
+
+
+async def test_the_cache_is_reported(tmp_path: Path) -> None:
+    seen = Seen()
+    async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
+        group.create_task(serve(tmp_path, FAKE, seen))
+        url = "http://{}:{}/v1/chat/completions".format(*await seen.address)
+
+        async def asked(system: str, *more: str, stream: bool = False) -> str:
+            said = ["user", *(["assistant", "user"] if more else [])]
+            messages = [{"role": "system", "content": system}]
+            for role, content in zip(said, ("Hi", *more), strict=True):
+                messages.append({"role": role, "content": content})
+            body = {"model": "fake", "messages": messages, "stream": stream}
+            async with client.post(url, json=body) as response:
+                await response.read()
+                return response.headers["x-cache"]
+
+        reports = [
+            await asked("Be kind. " * 5),
+            await asked("Be kind. " * 5, "Hello there.", "And now?"),
+            await asked("Now. Be kind. " * 5, "Hello there.", "And now?", stream=True),
+        ]
+        os.kill(os.getpid(), signal.SIGTERM)
+    first, again, changed = reports
+    assert re.fullmatch(r"reused=0, prompt=\d+", first)
+    assert re.fullmatch(r"reused=[1-9]\d*, prompt=\d+", again)
+    miss = r'reused=\d+, prompt=\d+, reusable=\d+, miss="system prompt changed at messages\[0\]"'
+    assert re.fullmatch(miss, changed)
 
 
 async def test_who_tells_of_the_service_is_told_of_a_reload(tmp_path: Path) -> None:

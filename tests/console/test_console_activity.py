@@ -149,6 +149,15 @@ async def test_a_program_is_what_it_called_itself(shop: Place, team: Team) -> No
     assert text.count("<dt>App</dt>") == 1
 
 
+async def test_a_cache_miss_says_why(shop: Place, team: Team) -> None:
+    found = [record(project=team.project.id, cache_miss=miss) for miss in ("tools reordered", "")]
+    await SqlUsage(shop.world.database).append(found)
+    visitor = await shop.visitor_of(team.viewer)
+    text = (await visitor.get(f"{team.path}/activity")).text
+    assert text.count("<dt>Cache miss</dt><dd>tools reordered</dd>") == 1
+    assert text.count("Cache miss") == 1
+
+
 async def test_nothing_yet(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     assert "No requests yet" in (await visitor.get(f"{team.path}/activity")).text

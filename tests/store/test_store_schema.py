@@ -35,7 +35,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 
 async def test_every_step_goes_up_and_down(bare: Database) -> None:
-    steps = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
+    steps = [f"{number:04}" for number in range(1, 13)]
     for step in steps:
         await upgrade(bare, step)
         assert await revision(bare) == step
@@ -70,7 +70,7 @@ async def test_records_of_before_stay_readable(bare: Database) -> None:
     asked = RecordFilter(began, began + timedelta(days=1))
     [found] = await SqlUsageReader(bare).records(asked)
     assert (found.id, found.tried, found.reason, found.param) == (id, (), "", None)
-    assert (found.app, found.referer) == ("", "")
+    assert (found.app, found.referer, found.cache_miss) == ("", "", "")
     by_app = UsageQuery(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
     [summed] = await SqlUsageReader(bare).sums(by_app)
     assert (summed.group, summed.requests) == ({By.APP: "", By.MODEL: "m"}, 2)

@@ -65,6 +65,7 @@ _RECORD |= {"served_by": "small", "stream": True, "status": 200, "code": None, "
 _RECORD |= {"attempts": 2, "queue_us": 1, "first_token_us": 15_000, "duration_us": 200_000}
 _RECORD |= {"upstream_us": 7, "continued": 1, "estimated": True, "tried": '["near: away"]'}
 _RECORD |= {"reason": "It took long.", "param": "messages", "app": "Robot", "referer": "http://r/"}
+_RECORD |= {"cache_miss": "tools changed"}
 _MADE = {"created_at": AT, "disabled_at": None}
 
 ROWS: Mapping[str, list[dict[str, Any]]] = {

@@ -16,6 +16,7 @@ from msgspec import structs
 from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
 from causerie.chat.continuation import knows, resumed
+from causerie.chat.conversations import AskedBefore, Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import ModelFormat
@@ -28,6 +29,7 @@ from causerie.chat.sampling import default_sampling
 from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
+from causerie.protocol.cache_report import CacheReport
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.images import images, not_fetched
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
@@ -52,13 +54,17 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answer under way: its events, who makes it, the tokens used so far, what was dropped."""
+    """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
+
+    ``cache_report`` says what the engine reused, once it has begun to read the prompt.
+    """
 
     events: AsyncGenerator[Batch, None]
     fingerprint: str
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
     changes: Sequence[str]
+    cache_report: Callable[[], CacheReport | None]
 
 
 class TextChat:
@@ -76,6 +82,7 @@ class TextChat:
         self._options = options
         self._renderer = renderer
         self._loaded: LoadedModel | None = None
+        self._conversations = Conversations()
 
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
@@ -105,13 +112,22 @@ class TextChat:
             known = model.facts.words and len(choices) == 1
             return Trail(model.facts.words, choices[0].tokens) if known else None
 
+        asked = asked_before(request, plan.prompt) if partial is None else None
+
+        def cache_report() -> CacheReport | None:
+            cached = choices[0].cached
+            if asked is None or cached is None:
+                return None
+            return self._conversations.report(request, asked, cached)
+
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
         async with aclosing(source) as events:
-            yield ChatReply(
-                events, model.facts.fingerprint, usage, trail, [*dropped, *plan.ignored]
-            )
+            changes = [*dropped, *plan.ignored]
+            yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
+        if asked is not None:
+            self._remember(asked, choices[0])
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -127,6 +143,11 @@ class TextChat:
         except InvalidRequest:
             return False
         return can_write(form, partial)
+
+    def _remember(self, asked: AskedBefore, choice: Generation) -> None:
+        """Keep what the engine has computed for a request that it has answered."""
+        if choice.asked:
+            self._conversations.answered(asked, choice.tokens, choice.reasoning)
 
     async def _begin(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
@@ -160,7 +181,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     return Usage(
         prompt=len(plan.prompt),
         completion=sum(choice.completion for choice in choices),
-        cached=min(choices[0].cached, len(plan.prompt)),
+        cached=min(choices[0].cached or 0, len(plan.prompt)),
         reasoning=sum(choice.reasoning for choice in choices),
     )
 

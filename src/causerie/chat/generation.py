@@ -89,8 +89,8 @@ class Generation:
     state: State = field(init=False, default=State.ANSWERING)
     reasoning: int = field(init=False, default=0)
     """Tokens of reasoning, which are part of ``completion``."""
-    cached: int = field(init=False, default=0)
-    """Tokens of the prompt that the first run found in the engine's cache."""
+    cached: int | None = field(init=False, default=None)
+    """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
     asked: bool = field(init=False, default=False)
     """An engine has received the prompt."""
     said: int = field(init=False, default=0)

@@ -153,6 +153,13 @@ class RequestView(Struct, frozen=True, kw_only=True):
     continued: Annotated[int, Meta(description="How often another target continued the reply.")]
     prompt_tokens: int
     cached_tokens: int
+    cache_miss: Annotated[
+        str,
+        Meta(
+            description="Why less of the prompt was cached than the turn before had computed; "
+            "empty if it was not."
+        ),
+    ]
     completion_tokens: int
     reasoning_tokens: int
     cost: Amount
@@ -192,6 +199,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
             continued=record.continued,
             prompt_tokens=record.prompt,
             cached_tokens=record.cached,
+            cache_miss=record.cache_miss,
             completion_tokens=record.completion,
             reasoning_tokens=record.reasoning,
             cost=amount(record.cost),

@@ -79,6 +79,7 @@ class Record(Struct):
     span: object = None  # its part of a trace, for whoever traces
     trace_id: str = ""  # of that trace
     contents: Contents | None = None
+    cache_miss: str = ""  # why less of the prompt was cached than the turn before had computed
     asked: str = ""  # the name that was asked for, where no model was chosen: words of the client
 
     def refused_model(self, name: str) -> None:
@@ -98,6 +99,7 @@ class Record(Struct):
     def begin_anew(self) -> None:
         """Another model is asked: what became of the request so far is not that one's doing."""
         self.outcome = self.first_token_seconds = self.contents = None
+        self.cache_miss = ""
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""

@@ -86,6 +86,10 @@ class ProviderReply(Struct, eq=False):
         made = 0 if self._streamed else output_estimate(self._request)
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
+    @property
+    def cache_report(self) -> None:
+        """Other servers report their cache at the end only."""
+
     def trail(self) -> Trail | None:
         """Other servers' tokens are not known."""
         return None

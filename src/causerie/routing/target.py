@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from causerie.protocol.cache_report import CacheReport
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -19,7 +20,8 @@ class TargetReply(Protocol):
     Of its ``events`` the usage comes last, and nobody asks for more then; once the first
     has come, what gives the next is to be looked up anew. ``usage`` and
     ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
-    what was dropped or rewritten for this target.
+    what was dropped or rewritten for this target. ``cache_report`` gives what its prefix cache
+    had of the prompt, where the target tells that before its first content.
     """
 
     @property
@@ -32,6 +34,8 @@ class TargetReply(Protocol):
     def trail(self) -> Callable[[], Trail | None]: ...
     @property
     def changes(self) -> Sequence[str]: ...
+    @property
+    def cache_report(self) -> Callable[[], CacheReport | None] | None: ...
 
 
 class Silence:
@@ -39,6 +43,7 @@ class Silence:
 
     fingerprint = ""
     changes: Sequence[str] = ()
+    cache_report: Callable[[], CacheReport | None] | None = None
 
     @property
     def events(self) -> AsyncIterator[Batch]:

@@ -12,6 +12,7 @@ from opentelemetry import context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from causerie.errors import ServiceError
+from causerie.protocol.cache_report import CacheReport
 from causerie.protocol.events import Batch, Finished, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -84,6 +85,10 @@ class _Attempt:
     @property
     def changes(self) -> Sequence[str]:
         return self._answer.changes
+
+    @property
+    def cache_report(self) -> Callable[[], CacheReport | None] | None:
+        return self._answer.cache_report
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()

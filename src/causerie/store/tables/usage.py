@@ -44,6 +44,7 @@ usage_records = Table(
     Column("param", Text),
     Column("app", Text, nullable=False, server_default=""),
     Column("referer", Text, nullable=False, server_default=""),
+    Column("cache_miss", Text, nullable=False, server_default=""),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(

@@ -1,0 +1,191 @@
+"""The last requests of conversations, to say why one reuses less of the cache than it could.
+
+Of each conversation the tokens that the engine had computed are kept, and digests of its messages
+and tools; no text. The requests that came longest ago are forgotten first. A conversation is known
+by its first message that is no instruction, so that one with new instructions is found, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from causerie.engines.packed_tokens import common_tokens, packed, token_count
+from causerie.protocol.cache_report import CacheMiss, CacheReport
+from causerie.protocol.request import ChatRequest, Message
+
+_MOST_BYTES = 16 * 2**20  # of tokens and digests
+_MOST_REQUESTS = 4096
+_DIGEST_BYTES = 16
+_INSTRUCTING = ("system", "developer")
+_SLACK = 16  # tokens: fewer are no miss
+_SHARE = 20  # nor is a twentieth of what could be reused
+
+EVICTED = "evicted from the cache"
+TOOLS_CHANGED = "tools changed"
+TOOLS_REORDERED = "tools reordered"
+INSTRUCTIONS_CHANGED = "system prompt changed"
+EDITED = "message edited"
+REMOVED = "messages removed"
+REASONING_NOT_SENT = "reasoning not sent back"
+REASONING_DROPPED = "template dropped reasoning"
+REPLY_CHANGED = "reply not sent back as it was"
+SETTINGS_CHANGED = "thinking or template settings changed"
+RENDERED_ANEW = "template wrote earlier messages differently"
+
+_encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBefore:
+    """One request: digests of its messages and tools, and the tokens of its prompt."""
+
+    messages: tuple[bytes, ...]
+    instructing: tuple[bool, ...]
+    tools: tuple[bytes, ...]
+    settings: bytes
+    prompt: bytes
+    """Packed tokens."""
+    has_reasoning: bool
+    """A message holds reasoning."""
+
+    @property
+    def conversation(self) -> tuple[bytes, ...]:
+        """Return the digests of the messages that are no instructions."""
+        said = zip(self.messages, self.instructing, strict=True)
+        return tuple(digest for digest, instructs in said if not instructs)
+
+
+@dataclass(slots=True)
+class _Answered:
+    """A request whose reply has ended; ``computed`` are its packed tokens and those of the reply.
+
+    The last token that was generated is not among them. ``reasoning`` tokens of the reply are
+    reasoning.
+    """
+
+    asked: AskedBefore
+    computed: bytes
+    reasoning: int
+
+    @property
+    def size(self) -> int:
+        return len(self.computed) + _DIGEST_BYTES * len(self.asked.messages)
+
+
+@dataclass(slots=True)
+class Conversations:
+    """The requests that were answered, the oldest first."""
+
+    _answered: OrderedDict[tuple[bytes, ...], _Answered] = field(default_factory=OrderedDict)
+    _by_first: dict[bytes, list[tuple[bytes, ...]]] = field(default_factory=dict)
+    _size: int = 0
+
+    def report(self, request: ChatRequest, asked: AskedBefore, reused: int) -> CacheReport:
+        """Return the report on a request whose prompt the engine has begun to read."""
+        last = self._last_of(asked.conversation)
+        miss = None if last is None else _miss(last, asked, request.messages, reused)
+        return CacheReport(token_count(asked.prompt), reused, miss)
+
+    def answered(self, asked: AskedBefore, made: Sequence[int], reasoning: int) -> None:
+        """Keep a request whose reply has ended; it replaces the one that it continues."""
+        said = asked.conversation
+        if not said:
+            return
+        for key in list(self._by_first.get(said[0], ())):
+            if said[: len(key)] == key:
+                self._forget(key)
+        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning)
+        self._answered[said] = kept
+        self._by_first.setdefault(said[0], []).append(said)
+        self._size += kept.size
+        while self._size > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
+            self._forget(next(iter(self._answered)))
+
+    def _last_of(self, said: tuple[bytes, ...]) -> _Answered | None:
+        """Return the newest request that has most messages in common with these."""
+        keys = self._by_first.get(said[0], ()) if said else ()
+        best = max(enumerate(keys), key=lambda each: (_alike(each[1], said), each[0]), default=None)
+        return None if best is None else self._answered[best[1]]
+
+    def _forget(self, key: tuple[bytes, ...]) -> None:
+        self._size -= self._answered.pop(key).size
+        alike = self._by_first[key[0]]
+        alike.remove(key)
+        if not alike:
+            del self._by_first[key[0]]
+
+
+def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
+    """Return what is kept of a request and its prompt."""
+    settings = (request.template_kwargs, request.thinking.enabled, request.thinking.effort)
+    return AskedBefore(
+        tuple(map(_digest, request.messages)),
+        tuple(message.role in _INSTRUCTING for message in request.messages),
+        tuple(map(_digest, request.tools)),
+        _digest((settings, request.documents)),
+        packed(prompt),
+        any(message.reasoning_content for message in request.messages),
+    )
+
+
+def _digest(value: object) -> bytes:
+    return hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
+
+
+def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """Return the number of first items that are the same in both."""
+    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return at
+    return min(len(one), len(other))
+
+
+def _falls_short(found: int, could: int) -> bool:
+    return could - found > max(could // _SHARE, _SLACK)
+
+
+def _miss(
+    last: _Answered, now: AskedBefore, messages: Sequence[Message], reused: int
+) -> CacheMiss | None:
+    """Return why less was reused than the last request had computed, if so."""
+    reusable = token_count(last.computed)
+    if not _falls_short(reused, reusable):
+        return None
+    common = common_tokens(last.computed, now.prompt)
+    if _falls_short(reused, common):
+        return CacheMiss(EVICTED, reusable)
+    before = last.asked
+    if before.tools != now.tools:
+        reordered = sorted(before.tools) == sorted(now.tools)
+        return CacheMiss(TOOLS_REORDERED if reordered else TOOLS_CHANGED, reusable)
+    if before.settings != now.settings:
+        return CacheMiss(SETTINGS_CHANGED, reusable)
+    at = _alike(before.messages, now.messages)
+    if at < len(before.messages):
+        return CacheMiss(_difference(before, now, at), reusable, at)
+    reason = _rendering(last, messages[at:], common)
+    return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
+
+
+def _difference(before: AskedBefore, now: AskedBefore, at: int) -> str:
+    """Return how two requests differ at a message of the first."""
+    if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
+        return INSTRUCTIONS_CHANGED
+    return EDITED if at < len(now.messages) else REMOVED
+
+
+def _rendering(last: _Answered, added: Iterable[Message], common: int) -> str:
+    """Return why the same messages became another prompt, or a reply other tokens than it had."""
+    asked = token_count(last.asked.prompt)
+    if common < asked:
+        return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW
+    if common >= asked + last.reasoning:
+        return REPLY_CHANGED
+    reply = next(iter(added), None)
+    sent = reply is not None and reply.reasoning_content
+    return REASONING_DROPPED if sent else REASONING_NOT_SENT

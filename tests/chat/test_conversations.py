@@ -1,0 +1,122 @@
+"""Reasons why a request found less in the cache than the last one of its conversation computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from causerie.chat import conversations as module
+from causerie.chat.conversations import Conversations, asked_before
+from causerie.protocol.cache_report import CacheMiss, CacheReport
+from causerie.protocol.request import ChatRequest, Message, Thinking, Tool
+
+TOOLS = (Tool("a", {"type": "object"}), Tool("b", {"type": "object"}))
+SYSTEM, ASKED = Message("system", "Be kind."), Message("user", "Hi")
+ANSWER, THOUGHT = Message("assistant", "Yes."), Message("assistant", "Yes.", "Hm.")
+PROMPT = tuple(range(1000))
+MADE = tuple(range(2000, 2301))
+COMPUTED = len(PROMPT) + len(MADE) - 1
+FIRST = ChatRequest("m", (SYSTEM, ASKED), tools=TOOLS)
+AGAIN = structs.replace(FIRST, messages=(SYSTEM, ASKED, ANSWER, Message("user", "And now?")))
+NEXT = (*PROMPT, *MADE[:-1], *range(5000, 5100))
+
+
+def miss(
+    second: ChatRequest,
+    prompt: Sequence[int],
+    reused: int,
+    *,
+    first: ChatRequest = FIRST,
+    reasoning: int = 0,
+) -> CacheMiss | None:
+    """What is said of ``second`` behind ``first``."""
+    known = Conversations()
+    known.answered(asked_before(first, PROMPT), MADE, reasoning)
+    report = known.report(second, asked_before(second, prompt), reused)
+    assert (report.prompt, report.reused) == (len(prompt), reused)
+    return report.miss
+
+
+def test_what_is_found_again_is_no_miss() -> None:
+    assert miss(AGAIN, NEXT, COMPUTED) is None
+    assert miss(AGAIN, NEXT, round(COMPUTED * 0.96)) is None
+
+
+def test_a_conversation_that_is_new_misses_nothing() -> None:
+    other = structs.replace(FIRST, messages=(SYSTEM, Message("user", "Hello")))
+    assert miss(other, range(7000, 7100), 0) is None
+    assert miss(structs.replace(FIRST, messages=(SYSTEM,)), range(7000, 7100), 0) is None
+
+
+_OTHER = (*PROMPT[:500], *range(6000, 6900))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"tools": TOOLS[::-1]}, CacheMiss(module.TOOLS_REORDERED, COMPUTED)),
+        ({"tools": TOOLS[:1]}, CacheMiss(module.TOOLS_CHANGED, COMPUTED)),
+        ({"thinking": Thinking(enabled=False)}, CacheMiss(module.SETTINGS_CHANGED, COMPUTED)),
+        (
+            {"messages": (Message("system", "Be brief."), ASKED, ANSWER)},
+            CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0),
+        ),
+        ({"messages": (ASKED, ANSWER)}, CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0)),
+        ({}, CacheMiss(module.RENDERED_ANEW, COMPUTED)),
+    ],
+)
+def test_another_prompt_has_a_reason(changes: dict[str, Any], expected: CacheMiss) -> None:
+    assert miss(structs.replace(AGAIN, **changes), _OTHER, 500) == expected
+
+
+def test_a_message_in_the_middle_is_named() -> None:
+    edited = (SYSTEM, ASKED, Message("assistant", "No."), Message("user", "And now?"))
+    later = structs.replace(AGAIN, messages=edited)
+    assert miss(later, _OTHER, 500, first=AGAIN) == CacheMiss(module.EDITED, COMPUTED, 2)
+    shorter = structs.replace(AGAIN, messages=(SYSTEM, ASKED))
+    assert miss(shorter, _OTHER, 500, first=AGAIN) == CacheMiss(module.REMOVED, COMPUTED, 2)
+
+
+def test_a_prompt_that_the_engine_no_longer_has_was_evicted() -> None:
+    assert miss(AGAIN, NEXT, 40) == CacheMiss(module.EVICTED, COMPUTED)
+
+
+def test_reasoning_that_is_missing_is_named() -> None:
+    short = (*PROMPT, *range(6000, 6100))
+    kept = structs.replace(AGAIN, messages=(SYSTEM, ASKED, THOUGHT, Message("user", "And now?")))
+    not_sent = CacheMiss(module.REASONING_NOT_SENT, COMPUTED, 2)
+    assert miss(AGAIN, short, 1000, reasoning=200) == not_sent
+    dropped = CacheMiss(module.REASONING_DROPPED, COMPUTED, 2)
+    assert miss(kept, short, 1000, reasoning=200) == dropped
+    behind = (*PROMPT, *MADE[:210], *range(6000, 6100))
+    changed = CacheMiss(module.REPLY_CHANGED, COMPUTED, 2)
+    assert miss(kept, behind, 1210, reasoning=200) == changed
+    earlier = structs.replace(kept, messages=(*kept.messages, ANSWER, ASKED))
+    assert miss(earlier, _OTHER, 500, first=kept) == CacheMiss(module.REASONING_DROPPED, COMPUTED)
+
+
+def test_the_report_is_a_header() -> None:
+    assert str(CacheReport(12, 3)) == "reused=3, prompt=12"
+    found = CacheReport(12, 3, CacheMiss(module.EDITED, 10, 2))
+    assert str(found) == 'reused=3, prompt=12, reusable=10, miss="message edited at messages[2]"'
+
+
+def test_a_turn_replaces_the_one_before_and_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = Conversations()
+    first = asked_before(FIRST, PROMPT)
+    for asked in (first, asked_before(AGAIN, NEXT)):
+        known.answered(asked, MADE, 0)
+    size = known._size
+    known.answered(replace(first, messages=(b"x", b"y")), MADE, 0)
+    monkeypatch.setattr(module, "_MOST_BYTES", size)
+    known.answered(replace(first, messages=(b"x", b"z")), MADE, 0)
+    assert known._size <= size
+    assert known.report(AGAIN, asked_before(AGAIN, NEXT), 0).miss is None
+    known.answered(replace(first, messages=(b"x", b"v")), range(size), 0)
+    assert (known._size, known._by_first, len(known._answered)) == (0, {}, 0)
