@@ -107,6 +107,22 @@ def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> Non
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
+    "text",
+    [
+        "<function=now>\n</function>\n</tool_call>",
+        "<function=now></function></tool_call>\n",
+        "<tool_call><function=now></tool_call>",
+        '<tool_call>\n{"name": "now"}\n</tool_call>',
+        "<tool_call>\n<function=now/>\n</tool_call>",
+        '<tool_call>\n<invoke name="now"></invoke>\n</tool_call>',
+    ],
+)
+def test_a_function_without_arguments_in_other_spellings(text: str, size: int) -> None:
+    assert read(by_name("qwen-3-coder"), text, size=size) == Told(calls=[("now", {})])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         # No call is plain here: no function, an unknown one, no arguments where some are needed.
