@@ -33,7 +33,8 @@ class CallTail:
 
     def __init__(self, segments: Sequence[Segment], *, keep: str) -> None:
         """``keep`` is the text that the section goes on with, or ends in."""
-        text = "".join(one.text for one in segments if isinstance(one, Literal))
+        fixed = [one for one in segments if isinstance(one, Literal)]
+        text = "".join(max((one.text, *one.also), key=len) for one in fixed)
         self._members = "}" in text
         self._closers = "".join(each for each in "}])" if not keep.startswith(each))
         self._words = [] if self._members and '"' in text else markers(text)

@@ -69,6 +69,18 @@ class _Call:
     """Arguments so far that the client has not been given: no more than an empty object."""
 
 
+def _edges(form: CallSection) -> tuple[list[str], list[str]]:
+    """Return the texts that a call may begin with, and the markers that may end it."""
+    fixed = [one.text for one in form.call if isinstance(one, Literal)] or [""]
+    heads = (text.partition("{")[0] for text in (form.begin, fixed[0]))
+    opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
+    triggers = [mark for mark in form.triggers if not mark.endswith(('"', "="))]
+    marks = [mark for mark in opening if mark.endswith((">", "]", "json"))]
+    closing = [mark for mark in markers(fixed[-1]) if mark.endswith(">")]
+    ends = [*closing[-1:], *markers(form.end)]
+    return [form.separator.strip(), *triggers, *marks], ends
+
+
 class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
@@ -99,6 +111,7 @@ class SectionReader:
         self._call = _Call(name)
         self._reader: Reader | None = None
         self._lenient: LenientReader | None = None
+        self._before_arguments: int | None = None  # characters of the unread call
         self._tail: CallTail | None = None
         self._held = ""
         self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
@@ -122,16 +135,6 @@ class SectionReader:
                 left = self._step(left, parts)
         except Unreadable:
             self.broken = True
-        return parts
-
-    def finish(self) -> Sequence[CallPart]:
-        """Return the calls of a text that ends where a closing marker is missing."""
-        parts: list[CallPart] = []
-        if self._lenient is not None and not self.broken:
-            try:
-                self._give(self._lenient.finish(), "", parts)
-            except Unreadable:
-                self.broken = True
         return parts
 
     def _read_segment(self, text: str, parts: list[CallPart]) -> str | None:
@@ -165,8 +168,10 @@ class SectionReader:
 
     def _feed_segment(self, segment: Segment, text: str) -> Read:
         if self._reader is None:
-            if isinstance(segment, _HOLDS_ARGUMENTS) and not self._call.name:
-                raise Unreadable
+            if isinstance(segment, _HOLDS_ARGUMENTS):
+                if not self._call.name:
+                    raise Unreadable
+                self._before_arguments = len(self.unread) - len(text)
             self._reader = self._reader_of(segment)
         return self._reader.feed(text)
 
@@ -190,23 +195,20 @@ class SectionReader:
     def _end_call(self, parts: list[CallPart]) -> None:
         self._start(parts)
         parts.append(CallEnded())
-        self._call = _Call()
+        self._call, self._before_arguments = _Call(), None
         self.complete += 1
         self._tail = CallTail(self._queue, keep=self._form.end.strip())
         self._step = self._read_tail
 
     def _deviate(self) -> str:
-        """Read the call leniently from its beginning, which is returned."""
-        form = self._form
-        fixed = [one.text for one in form.call if isinstance(one, Literal)]
-        opening = [*markers(form.begin), *markers(fixed[0] if fixed else "")]
-        marks = [mark.rstrip("[{") for mark in opening if mark.endswith((">", "[", "]", "json"))]
-        closing = [mark for mark in markers(fixed[-1] if fixed else "") if mark.endswith(">")]
-        end = next(iter([*closing[-1:], *markers(form.end)]), "")
-        self._lenient = LenientReader(marks, end, self._tools)
+        """Read leniently what has come of the call, or of its arguments; return that."""
+        form, call, at = self._form, self._call, self._before_arguments
+        marks, ends = _edges(form)
+        named = call.name if at is not None and call.name in self._tools else ""
+        self._lenient = LenientReader(() if named else marks, ends, self._tools, named)
         self._queue, self._call, self._reader = list(form.call), _Call(), None
-        self._step = self._read_leniently
-        return self.unread
+        self._step, self._before_arguments = self._read_leniently, None
+        return self.unread[at if named else 0 :]
 
     def _read_leniently(self, text: str, parts: list[CallPart]) -> str | None:
         assert self._lenient is not None
@@ -237,15 +239,17 @@ class SectionReader:
         """Behind a call: another one, the end of the section, or other text."""
         text, self._held = self._held + text, ""
         stripped = text.lstrip()
-        end, separator = self._form.end.strip(), self._form.separator.strip()
+        separator = self._form.separator.strip()
+        ends = (self._form.end.strip(), *markers(self._form.end))
         again = separator or self._next_call_mark()
-        if end and stripped.startswith(end):
-            self.rest = stripped[len(end) :]
-            return None
+        for end in filter(None, ends):
+            if stripped.startswith(end):
+                self.rest = stripped[len(end) :]
+                return None
         if again and stripped.startswith(again):
             self._queue, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
-        if any(mark and mark.startswith(stripped) for mark in (end, again)):
+        if any(mark and mark.startswith(stripped) for mark in (*ends, again)):
             self._held = text  # a mark may be arriving, or nothing more at all
             return None
         self.rest = text
@@ -253,7 +257,8 @@ class SectionReader:
 
     def _next_call_mark(self) -> str:
         first = self._form.call[0]
-        return first.text.split()[0] if isinstance(first, Literal) and first.text.split() else ""
+        text = first.text.strip() if isinstance(first, Literal) else ""
+        return "{" if text.startswith("{") else "".join(text.split()[:1])
 
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})
@@ -268,7 +273,9 @@ class SectionReader:
             case JsonArguments():
                 return JsonReader()
             case ParameterList():
-                return ParameterReader(segment, schema)
+                behind = self._queue[1] if len(self._queue) > 1 else None
+                end = markers(behind.text)[:1] if isinstance(behind, Literal) else []
+                return ParameterReader(segment, schema, end="".join(end))
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):

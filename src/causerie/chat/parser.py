@@ -75,11 +75,14 @@ class Parser:
         self._mark = ""  # the marker that it began with
         self._lead = ""  # white space before that marker
         self._before = Mode.ANSWER  # what was being read before it
+        self._before_fresh = True  # and nothing of it had been given out
         self._lost = False  # a call broke off in the middle: what follows means nothing
         self._pending = ""
         self._spaces: list[str] = []  # white space that is dropped if the part ends here
         self._fresh = True  # nothing of the current part has been given out
         self._answered = False  # answer text has been given out
+        self._reasoned = False  # reasoning has been given out
+        self._gap = ""  # white space in front of the current part, behind an earlier one
         self._flow: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._edge: str | None = leading  # white space to drop next; None: all there is
@@ -121,8 +124,6 @@ class Parser:
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = []
-        if self._section is not None:
-            out += [event for part in self._section.finish() for event in self._call_event(part)]
         while self._section is not None or self._header is not None:
             parts, text = self._not_a_call() if self._section else self._cut_header()
             out += [*parts, *self._advance(text)]
@@ -162,6 +163,8 @@ class Parser:
 
     @property
     def _at_start(self) -> bool:
+        if self.mode is Mode.REASONING:
+            return self._fresh
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 
@@ -204,16 +207,19 @@ class Parser:
         return rest
 
     def _turn(self, mode: Mode, edge: str | None = None) -> None:
+        """Begin a part; ``_gap`` separates its text from that of an earlier part of its kind."""
         self.mode = mode
         self._edge = edge
         self._fresh = True
-        self._spaces = []
+        self._gap = self._taken_space() or self._gap
 
     def _begin_section(
         self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
         self._mark, self._lead, self._before = mark, self._taken_space(), self.mode
+        self._before_fresh = self._fresh
         self._turn(Mode.CALLS)
+        self._gap = self._lead or self._gap
         self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
     def _read_header(self, text: str) -> tuple[list[ContentEvent], str]:
@@ -305,8 +311,8 @@ class Parser:
         if section.complete:
             self._turn(Mode.ANSWER)
             return [], section.unread
-        self._turn(self._before)
-        self._edge = ""
+        self._turn(self._before, "")
+        self._fresh = self._before_fresh
         said = self._give(self._lead + self._mark)
         return said, section.unread.removeprefix(self._mark)
 
@@ -346,8 +352,12 @@ class Parser:
     def _emit(self, text: str) -> list[ContentEvent]:
         if not text:
             return []
-        self._fresh = False
+        said = self._reasoned if self.mode is Mode.REASONING else self._answered
+        if self._fresh and said:
+            text = (self._gap or "\n") + text
+        self._fresh, self._gap = False, ""
         if self.mode is Mode.REASONING:
+            self._reasoned = True
             return [ReasoningDelta(text)]
         self._answered = True
         return [TextDelta(text)]
@@ -384,24 +394,24 @@ class _Marks:
         answer += tuple(self.lead_ins)
         anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
         answering = _Search((*opens, *closes, *answer, *anywhere))
+        thinking = _Search(closes if whole_reasoning else (*closes, *answer, *anywhere))
         self._searches = {
-            (Mode.REASONING, False): _Search(
-                closes if whole_reasoning else (*closes, *answer, *anywhere)
-            ),
+            (Mode.REASONING, False): thinking,
+            (Mode.REASONING, True): _Search((*thinking.marks, *opens, *self.headers)),
             (Mode.ANSWER, False): answering,
             (Mode.ANSWER, True): _Search((*answering.marks, *start)),
         }
         self.flows = {
-            Mode.REASONING: self._searches[Mode.REASONING, False].flow(ReasoningDelta, trims=True),
+            Mode.REASONING: thinking.flow(ReasoningDelta, trims=True),
             Mode.ANSWER: answering.flow(TextDelta, trims=calls is not None),
         }
-        self._only_at_start = {mark for mark in start if mark not in answering.marks}
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
         """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
-        if found and found[1] in self._only_at_start and text[: found[0]].strip():
-            return self._searches[mode, False].find(text)
+        anywhere = self._searches[mode, False]
+        if found and found[1] not in anywhere.marks and text[: found[0]].strip():
+            return anywhere.find(text)
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec import structs
+
 from causerie.chat import fallback, history, leading_content, thinking
 from causerie.chat.formats.format import (
     CallSection,
@@ -93,7 +95,44 @@ def render(
         },
         amended=partial(_amended, said=said, format=format, capabilities=capabilities),
     )
+    if continued and format.reasoning is not None:
+        thought = _only_reasoning(request.messages[-1])
+        if thought and (rendered.final_end is None or not capabilities.reasoning):
+            return _thought_on(template, format, request, thought, effort)
     return _ended(rendered, request, format)
+
+
+def _only_reasoning(last: Message) -> str:
+    """Return the reasoning of a message that has nothing else."""
+    return "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
+
+
+def _thought_on(
+    template: ChatTemplate,
+    format: ModelFormat,
+    request: ChatRequest,
+    thought: str,
+    effort: str | None,
+) -> Rendered:
+    """Return the prompt of a new message that begins with this reasoning.
+
+    Many templates leave out the reasoning of a message without content.
+    """
+    marks, on = format.reasoning, True if format.thinking else None
+    assert marks is not None
+    fresh = structs.replace(
+        request,
+        messages=request.messages[:-1],
+        add_generation_prompt=True,
+        continue_final_message=False,
+    )
+    rendered = render(template, format, fresh, thinking_on=on, effort=effort)
+    begun = rendered.text
+    if begun.endswith(marks.open):
+        begun += marks.after_open
+    elif not begun.rstrip().endswith((marks.open, *marks.also_open)):
+        begun += leading(template, format, on) + marks.open + marks.after_open
+    return Rendered(begun + thought, (*rendered.user, (len(begun), len(begun) + len(thought))))
 
 
 def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, json_value
@@ -25,7 +25,7 @@ _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _HEAD = re.compile(
-    r"""\S{0,24}?<(?:[^\s<>=]{1,16}[:｜])?(?:function|invoke|tool|call)\s*(?:=|\s+name\s*=)\s*"""
+    r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜])?(?:function|invoke|tool|call)\s*(?:=|\s+name\s*=)\s*"""
     r"""["']?(?P<name>[\w.\-]+)["']?\s*(?P<ended>/?)>\s*""",
     re.VERBOSE,
 )
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(
     r"""|<arg_key>(?P<k>[^<]*)</arg_key>\s*<arg_value>(?P<v>.*?)</arg_value>""",
     re.DOTALL,
 )
-_CLOSING = re.compile(r"\S{0,24}?</[^<>]*>")
+_CLOSING = re.compile(r"(?:\S{0,24}?</[^<>]*>|\s)*")
 _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$)")
 _PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
@@ -51,14 +51,22 @@ class LenientCall:
 class LenientReader:
     """Reads a call, or a list of calls, between markers.
 
-    ``marks`` are the texts that it may begin with and ``end`` is the marker that ends it, if
-    there is one. Raises :class:`Unreadable` as soon as the text cannot be a call.
+    ``marks`` are the texts that it may begin with, ``ends`` markers that end it, and ``name`` is
+    its function, if that came already. Raises :class:`Unreadable` as soon as the text cannot be a
+    call.
     """
 
-    def __init__(self, marks: Iterable[str], end: str, tools: Mapping[str, Schema]) -> None:
+    def __init__(
+        self,
+        marks: Iterable[str],
+        ends: Iterable[str],
+        tools: Mapping[str, Schema],
+        name: str = "",
+    ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
-        self._end = end
+        self._ends = tuple(ends)
         self._tools = tools
+        self._name = name
         self._text = ""
         self._started = False
         self._scan: _ValueScan | None = None
@@ -77,10 +85,6 @@ class LenientReader:
             raise Unreadable
         return self._ended()
 
-    def finish(self) -> list[LenientCall]:
-        """Return the calls of a text that ends without its closing marker."""
-        return list(_calls(self._text, self._tools)) if self._started else []
-
     def _strip(self) -> bool:
         """Drop the markers at the beginning; return whether the text behind them has come."""
         while True:
@@ -96,29 +100,43 @@ class LenientReader:
     def _value(self) -> tuple[list[LenientCall], str] | None:
         self._scan = self._scan or _ValueScan()
         end = self._scan.end(self._text)
-        if end is None:
-            return None
-        return list(_calls(self._text[:end], self._tools)), self._text[end:]
+        return None if end is None else (self._calls(self._text[:end]), self._text[end:])
 
     def _may_start(self) -> bool:
         if self._text[0] in "<]":
             return True
         text = self._text.removeprefix("functions.")
-        names = (*self._tools, "functions.")
+        names = () if self._name else (*self._tools, "functions.")
         return any(
             name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
             for name in names
         )
 
     def _ended(self) -> tuple[list[LenientCall], str] | None:
-        if not self._end:
-            raise Unreadable
-        at = self._text.find(self._end, self._looked)
-        if at < 0:
-            self._looked = max(len(self._text) - len(self._end), 0)
+        head = _HEAD.match(self._text)
+        if head is not None and head["ended"]:
+            return self._calls(head.group()), self._text[head.end() :]
+        places = [at for end in self._ends if (at := self._text.find(end, self._looked)) >= 0]
+        if not places:
+            longest = max(map(len, self._ends), default=0)
+            if not longest:
+                raise Unreadable
+            self._looked = max(len(self._text) - longest, 0)
             return None
-        calls = list(_calls(self._text[:at], self._tools))
-        return calls, self._text[at:]
+        return self._calls(self._text[: min(places)]), self._text[min(places) :]
+
+    def _calls(self, text: str) -> list[LenientCall]:
+        """Return the calls that a whole text means; raise :class:`Unreadable` if it means none."""
+        text = text.strip()
+        if text[:1] not in ("{", "["):
+            return [_from_tags(text, self._tools, self._name)]
+        value = _json(text)
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise Unreadable
+        if self._name and not (isinstance(value, Mapping) and _is_call(value)):
+            return [_call(self._name, value, self._tools)]
+        return [_from_json(one, self._tools) for one in values]
 
 
 class _ValueScan:
@@ -149,20 +167,6 @@ class _ValueScan:
                     return self._at
 
 
-def _calls(text: str, tools: Mapping[str, Schema]) -> Iterator[LenientCall]:
-    """Yield the calls that a whole text means; raise :class:`Unreadable` if it means none."""
-    text = text.strip()
-    if text[:1] in ("{", "["):
-        value = _json(text)
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise Unreadable
-        for one in values:
-            yield _from_json(one, tools)
-        return
-    yield _from_tags(text, tools)
-
-
 def _json(text: str) -> object:
     try:
         return json_value(text)
@@ -171,6 +175,11 @@ def _json(text: str) -> object:
         if written is None:
             raise Unreadable from None
         return json_value(written)
+
+
+def _is_call(value: Mapping[str, object]) -> bool:
+    """Return whether an object names its function alongside its arguments."""
+    return any(key in value for key in _NAMES) and any(key in value for key in _ARGUMENTS)
 
 
 def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
@@ -201,32 +210,27 @@ def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientC
     return LenientCall(name, json.dumps(arguments, ensure_ascii=False))
 
 
-def _from_tags(text: str, tools: Mapping[str, Schema]) -> LenientCall:
+def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall:
     """Return a call whose function stands in a tag, or bare before its arguments."""
-    head = _HEAD.match(text)
-    if head is None:
-        head = _CALLED.match(text)
-        if head is None:
-            raise Unreadable
-    name = head["name"].removeprefix("functions.")
+    if not name:
+        head = _HEAD.match(text) or _CALLED.match(text)
+        name = head["name"].removeprefix("functions.") if head else ""
+        text = text[head.end() :] if head else text
     if name not in tools:
         raise Unreadable
-    rest = text[head.end() :]
-    if rest.startswith("("):
-        return LenientCall(name, _python(rest[1:], tools[name]))
-    found = list(_PARAMETER.finditer(rest))
-    if found and rest[:1] != "{":
+    if text.startswith("("):
+        read = PythonReader(tools[name]).feed(text[1:])
+        if read.rest is None or not _CLOSING.fullmatch(read.rest[1:]):
+            raise Unreadable
+        return LenientCall(name, read.arguments)
+    found = list(_PARAMETER.finditer(text))
+    if found and text[:1] != "{":
         pairs = [(one["key"] or one["k"], one["value"] or one["v"] or "") for one in found]
         return LenientCall(name, _listed(pairs, tools[name]))
-    rest = _CLOSING.sub("", rest).strip()
-    return _call(name, _json(rest) if rest else None, tools)
-
-
-def _python(text: str, schema: Schema) -> str:
-    read = PythonReader(schema).feed(text)
-    if read.rest is None or _CLOSING.sub("", read.rest[1:]).strip():
+    end = (_ValueScan().end(text) or 0) if text[:1] == "{" else 0
+    if not _CLOSING.fullmatch(text, end):
         raise Unreadable
-    return read.arguments
+    return _call(name, _json(text[:end]) if end else None, tools)
 
 
 def _listed(pairs: Iterable[tuple[str, str]], schema: Schema) -> str:

@@ -33,10 +33,14 @@ _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
 class ParameterReader:
-    """Reads the list; the arguments come out as JSON, strings as they stream."""
+    """Reads the list; the arguments come out as JSON, strings as they stream.
 
-    def __init__(self, form: ParameterList, schema: Schema) -> None:
+    ``end`` is the text that follows it. A key without a value is left out.
+    """
+
+    def __init__(self, form: ParameterList, schema: Schema, *, end: str = "") -> None:
         self._form = form
+        self._list_end = end
         self._schema = schema
         self._before = form.before.strip()
         self._after = form.after.strip()
@@ -48,6 +52,7 @@ class ParameterReader:
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
         self._count = 0
+        self._name = ""  # of the value being read, which goes out with it
         self._step = self._read_key
         self._end = self._after
         self._streams = False
@@ -75,19 +80,27 @@ class ParameterReader:
         if not text.startswith(self._before):
             if self._before.startswith(text):
                 return None
-            self._text = text
-            self._step = self._done
-            return "}" if self._count else "{}"
+            return self._close_list(text)
         found = self._announced(text) if self._typed is None else self._announced_type(text)
+        last = text.find(self._list_end) if self._list_end else -1
+        if last >= 0 and (found is None or last < found[0]):
+            return self._close_list(text[last:])
         if found is None:
             return None
         at, end, self._raw = found
-        key = text[len(self._before) : at].strip()
+        key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
         self._text = text[end:]
         self._open_value(key)
         lead = "{" if self._count == 0 else ", "
         self._count += 1
-        return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
+        name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
+        self._name = "" if self._streams else name
+        return f'{name}"' if self._streams else ""
+
+    def _close_list(self, text: str) -> str:
+        self._text = text
+        self._step = self._done
+        return "}" if self._count else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
         """Return the end of a key, the start of its value, and whether the value is a string."""
@@ -139,7 +152,7 @@ class ParameterReader:
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            return self._close_value(piece)
+            return self._named_value(piece)
         # The marker may be cut, and the line break before it is the marker's, not the value's.
         keep = text_overlap(self._text, self._end)
         ready = len(self._text) - keep
@@ -158,6 +171,17 @@ class ParameterReader:
             self._end = closer + self._after
             self._raw = True
         return len(self._text) >= len(opener) or not opener.startswith(self._text)
+
+    def _named_value(self, piece: str) -> str:
+        """Return the end of a value; of one that does not stream with its name, if it is one."""
+        if self._is_missing(piece):
+            self._count -= 1
+            return ""
+        return self._name + self._close_value(piece)
+
+    def _is_missing(self, piece: str) -> bool:
+        """Return whether there is no text where only text other than a string can be a value."""
+        return bool(self._name) and not piece.strip() and bool(self._expected) and not self._is_text
 
     def _close_value(self, piece: str) -> str:
         if self._streams:

@@ -74,6 +74,8 @@ class CallIdReader:
     def feed(self, text: str) -> Read:
         self._text += text
         end = self._text.find(self._until)
+        if "{" in self._text[: end if end >= 0 else None]:
+            raise Unreadable
         if end < 0:
             if len(self._text) > 256:
                 raise Unreadable

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema
-from causerie.chat.call_syntax.choices import choices, kinds_of
+from causerie.chat.call_syntax.choices import choices, kinds, kinds_of
 from causerie.chat.call_syntax.conjunction import constants, refused
-from causerie.chat.call_syntax.members import ObjectMembers, members_of, names_in
+from causerie.chat.call_syntax.members import ObjectMembers, members_of, names_in, property_in
 from causerie.chat.call_syntax.relaxed import RelaxedReader
 from causerie.chat.grammar_text import GrammarText
 
@@ -22,13 +22,28 @@ _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
 
 
 class PythonReader:
-    """Reads keyword arguments up to the bracket that closes the call, which is left."""
+    """Reads keyword arguments up to the bracket that closes the call, which is left.
+
+    An object in their place, where no first argument can be one, has them all.
+    """
 
     def __init__(self, schema: Schema) -> None:
-        self._reader = RelaxedReader(parameters=names_in(schema))
+        self._schema = schema
+        self._reader: RelaxedReader | None = None
 
     def feed(self, text: str) -> Read:
+        if self._reader is None:
+            text = text.lstrip()
+            if not text:
+                return Read()
+            names = names_in(self._schema)
+            whole = text[0] == "{" and names and not self._may_be_object(names[0])
+            self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
         return self._reader.feed(text)
+
+    def _may_be_object(self, name: str) -> bool:
+        expected = kinds(property_in(self._schema, name))
+        return not expected or "object" in expected
 
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:

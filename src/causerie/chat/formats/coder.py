@@ -38,7 +38,7 @@ CODER_CALLS = CallSection(
                 Name(),
                 Literal(">\n"),
                 _PARAMETERS,
-                Literal("</function>"),
+                Literal("</function>", ("</function>\n</tool_call>",)),
             ),
             separator="\n",
         ),
