@@ -11,6 +11,7 @@ from causerie.routing.attempt import Attempt
 from causerie.routing.execution import Execution
 
 _TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
+_TIMING_AT_ONCE = "queue;dur=0.0, route;dur=0.0, upstream;dur=%.1f, overhead;dur=%.1f"
 _MAX_CHARACTERS = 2048  # of the header that lists the changes
 
 
@@ -33,9 +34,11 @@ def head(
     )
     overhead = record.first_token(queue + route + upstream)
     headers = served(execution)
-    headers["server-timing"] = _TIMING % (
-        queue * 1000, route * 1000, upstream * 1000, overhead * 1000
-    )  # fmt: skip
+    if queue or route:
+        timing = _TIMING % (queue * 1000, route * 1000, upstream * 1000, overhead * 1000)
+    else:  # as for most requests: to write a number takes long
+        timing = _TIMING_AT_ONCE % (upstream * 1000, overhead * 1000)
+    headers["server-timing"] = timing
     if model.id != request.model:
         headers["x-served-model"] = model.id
     report = attempt.answer.cache_report

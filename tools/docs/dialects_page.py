@@ -51,12 +51,12 @@ A path has a dot between the names; elements of an array have none. What a liste
 out with it, without fields of privileged names. Parameters of the interface that the dialect would
 refuse or drop may be listed too, if the server knows them after all.
 
-Contents of a client's own choice are passed on whole: schemas (`parameters`, `schema`; one whose
-`$ref` leads out of it is refused, since some servers would fetch it),
-`metadata` if all its values are strings, `documents`, `chat_template_kwargs` without the names that
-the renderer of templates takes for itself (`chat_template`, `tokenize`, `tools` and others), and an
-assistant's `reasoning_details` and `extra_content`, which its provider made. Part and tool types
-other than `text`, `image_url` and `function` are refused at every door; so are
+Contents of a client's own choice are passed on whole. These are schemas (`parameters`, `schema`),
+`metadata` if all its values are strings, `documents`, `chat_template_kwargs`, and an assistant's
+`reasoning_details` and `extra_content`, which its provider made. A schema whose `$ref` leads out of
+it is refused, since some servers would fetch it. `chat_template_kwargs` goes without the names that
+the renderer of templates takes for itself (`chat_template`, `tokenize`, `tools` and others). Part
+and tool types other than `text`, `image_url` and `function` are refused at every door; so are
 `functions`, `web_search_options` and whatever else [the interface](api.md) refuses.
 
 Whatever is in no list is dropped and named in `x-request-changes`: the first names, and the number
@@ -83,16 +83,16 @@ _AFTER = """\
 
 An image is in the request (a `data:` address) or named by an `https://` address. The service never
 fetches what a request names. Providers fetch it themselves, from where they are, so it is passed on
-to them; a server in your own network could be made to read there what only that network may, so one
+to them. A server in your own network could be made to read there what only that network may, so one
 gets addresses only with `fetches_images = true` at the provider.
 
-An address whose host is not public is refused with 400, before any provider sees it: private,
-link-local, loopback, carrier-grade, multicast and reserved numbers of both versions, in every way
-of writing them (`2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.1]`), tunnels and relays
-(NAT64, 6to4, Teredo), names of one label, and names below `localhost`, `local`, `internal`,
-`home.arpa`, `lan`, `intranet`, `svc` and the like. So are user names, escapes and backslashes in
-front of the path, which readers of addresses read differently. `private_image_hosts` lists
-exceptions:
+An address whose host is not public is refused with 400, before any provider sees it. Not public
+are private, link-local, loopback, carrier-grade, multicast and reserved numbers of both versions,
+in every way of writing them (`2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.1]`). Neither are
+tunnels and relays (NAT64, 6to4, Teredo), names of one label, and names below `localhost`,
+`local`, `internal`, `home.arpa`, `lan`, `intranet`, `svc` and the like. Refused are also user
+names, escapes and backslashes in front of the path, which readers of addresses read differently.
+`private_image_hosts` lists exceptions:
 
 ```toml
 [[providers]]

@@ -99,7 +99,7 @@ class StaticKeys:
         compared, in constant time, whichever matches.
         """
         if door.keys is None:
-            return Caller(key="", name="anonymous", door=door.name)
+            return self._callers.get(("", door.name)) or self._caller("", "anonymous", door)
         if credential is None:
             raise no_key()
         found = ""
@@ -108,8 +108,8 @@ class StaticKeys:
                 found = key.id
         if not found:
             raise Unauthenticated("The API key is not valid here; check it and its address.")
-        caller = self._callers.get((found, door.name))
-        if caller is None:
-            caller = Caller(key=found, name=found, door=door.name)
-            self._callers[found, door.name] = caller
+        return self._callers.get((found, door.name)) or self._caller(found, found, door)
+
+    def _caller(self, key: str, name: str, door: Locked) -> Caller:
+        caller = self._callers[key, door.name] = Caller(key=key, name=name, door=door.name)
         return caller

@@ -60,7 +60,7 @@ class ChoiceOutput:
         return out
 
     def finish(self) -> list[ContentEvent]:
-        """Return the text that was held back because a stop string might have begun in it."""
+        """Return the text that was held back because a stop string might have started in it."""
         held = self._stops.finish() if self._stops is not None else ""
         return [self._delta(held)] if held or self._logprobs else []
 

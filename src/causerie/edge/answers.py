@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PlainAnswer:
-    """A whole answer; where it was begun anew, the last one is sent."""
+    """A whole answer; where it began anew, the last one is sent."""
 
     __slots__ = ("_context", "_events", "_headers")
 

@@ -292,10 +292,7 @@ class Connection(asyncio.Protocol):
         """A whole request, whose head needs no parser."""
         self._strange = 0
         self._deadline = _NEVER
-        exchange = Exchange(self, head)
-        exchange.feed(body)
-        exchange.feed_end()
-        self._begin(exchange)
+        self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
 
     def _get_to_know(self, digest: bytes, length: int) -> None:
         """From the second time on, know by its digest what was one request with such a body."""

@@ -75,7 +75,7 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
     stop = data.find(b"\r\n", start)
     if data[start:stop] != b"%d" % length:
         return _NOTHING
-    return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
+    return blake2b(data[:start] + data[stop:end]).digest(), data[end + 4 :]
 
 
 def size(url: bytes, headers: Headers) -> int:

@@ -52,6 +52,8 @@ _encode = msgspec.json.Encoder().encode
 _END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _END
 _choice_of = attrgetter("choice")
+_NONE_CACHED = PromptDetails(0)
+_NO_REASONING = CompletionDetails(0)
 
 
 class CompletionIdentity(Struct, frozen=True, gc=False):
@@ -231,8 +233,8 @@ def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> Us
         usage.prompt,
         usage.completion,
         usage.prompt + usage.completion,
-        PromptDetails(usage.cached),
-        CompletionDetails(usage.reasoning),
+        PromptDetails(usage.cached) if usage.cached else _NONE_CACHED,
+        CompletionDetails(usage.reasoning) if usage.reasoning else _NO_REASONING,
         None if cost is None else cost(usage),
     )
 

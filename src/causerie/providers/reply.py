@@ -95,8 +95,12 @@ class ProviderReply(Struct, eq=False):
         return None
 
     async def __aenter__(self) -> Self:
-        provider = self._asked.provider
-        sent = self._outgoing() if not self._request.large else await offload(self._outgoing)
+        asked, request = self._asked, self._request
+        provider = asked.provider
+        if request.large:
+            sent = await offload(self._outgoing)
+        else:
+            sent = outgoing(request, provider.dialect, asked.model, self._partial)
         self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
         provider.enter()
@@ -169,7 +173,7 @@ class ProviderReply(Struct, eq=False):
         self._response = response
 
     async def _arriving(self, response: HttpResponse, end: float) -> bytes | None:
-        """Return the body once it is there; of a stream, which has begun then, ``None``."""
+        """Return the body once it is there; of a stream, which has started then, ``None``."""
         try:
             if not 200 <= response.status < 300:
                 self._response = None  # which costs nothing

@@ -158,10 +158,9 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     passes_privileged: Annotated[
         tuple[FieldPath, ...],
         Meta(
-            description="Fields that it gets although clients choose a model, a provider, a class "
-            "of price, a plugin, a limit, the transport or an address by them. Nothing here prices "
-            "or limits what they choose: it is on your bill; see "
-            "[fields](dialects.md#privileged-fields)."
+            description="Fields that it gets although they choose a model, provider, price, "
+            "plugin, limit, transport or address. Nothing here prices or limits what they "
+            "choose: it is on your bill; see [fields](dialects.md#privileged-fields)."
         ),
     ] = ()
     always_stream: Annotated[

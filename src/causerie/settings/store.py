@@ -65,9 +65,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     secret_keys: Annotated[
         tuple[KeyPlace, ...],
         Meta(
-            description="Where the keys are found that encrypt two-factor secrets, and "
-            "contents of requests where a project keeps them; each of at least 32 characters; "
-            "the first encrypts, the others still open. Unset: "
+            description="Where the keys are that encrypt two-factor secrets and kept "
+            "contents of requests. Each has at least 32 characters. "
+            "The first encrypts, the others still open. Unset: "
             "`secret.key` in `folder`, made at the first start. PostgreSQL needs one, the same "
             "for all replicas."
         ),

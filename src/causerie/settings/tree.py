@@ -110,7 +110,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_escapes: Annotated[
         Annotated[int, Meta(ge=10_000, le=1_000_000_000)],
         Meta(
-            description="Most escapes such as `\\n` in the texts of a request; decoding a million, "
+            description="Most escapes such as `\\n` in the texts of a request. Decoding a million, "
             "and sending them on, hold up every other request for up to 20 ms each."
         ),
     ] = 1_200_000
@@ -152,8 +152,7 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
         Keys | None,
         Meta(
             description='`"off"`, `"accounts"` for keys that people make in the console, or the '
-            "digests of the keys that open the door, as `causerie key` prints them. Unset: "
-            "`server.keys`."
+            "digests of the keys that open the door. Unset: `server.keys`."
         ),
     ] = None
     models: Annotated[

@@ -2,7 +2,7 @@
 
 A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
 the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``;
-``nullable`` beside a type becomes one of its types.
+``nullable`` next to a type becomes one of its types.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from causerie.engines.watchdog import Pulse
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
-# By default threads spin for long while they wait for each other. Beside any other program that
+# By default threads spin for long while they wait for each other. Next to any other program that
 # keeps a core busy generation then falls to a few tokens per second, and alone nothing is won.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
 _QUESTIONS = (

@@ -28,11 +28,11 @@ class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_default
     name: None = None
 
 
-class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     include_usage: bool | None = None
 
 
-class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The fields, which may be encoded again; their types are those of the declarations."""
 
     model: ModelId
