@@ -125,6 +125,8 @@ class Generation:
             leading=plan.leading,
             whole_reasoning=plan.whole_reasoning,
         )
+        if plan.unmarked_calls:
+            self._parser.read_unmarked(plan.functions.admits)
         logprobs = request.top_logprobs is not None
         self._output = ChoiceOutput(self.choice, request.stop, logprobs=logprobs)
         self._plain = self._output.plain
