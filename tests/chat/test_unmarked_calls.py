@@ -6,14 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 
 import pytest
+from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
 from formatkit import TOOLS, Told, read
 from grammarkit import Vocabulary, vocabularies
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
+from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.protocol.request import ChatRequest, JsonObject, Message, Tool
 
 PARIS, OSLO = {"city": "Paris"}, {"city": "Oslo", "days": 3}
 
@@ -175,6 +180,64 @@ def test_a_call_behind_reasoning_is_held_to_its_schema() -> None:
     begin = '<think>\nHm.\n</think>\n\n```json\n{"name": "get_weather", "arguments": {"'
     for model in control:
         assert refused(form, model, begin + "t", reasoning="possible") == begin + "t"
+
+
+FENCED = f"```json\n{PRETTY}\n```"
+ASKED = ChatRequest(
+    "m", (Message("user", "Hi"),), tools=(Tool("get_weather", TOOLS["get_weather"]),)
+)
+
+
+def chat(text: str) -> TextChat:
+    return TextChat(FakeEngine("m", FakeScript([text] * 2)), Unchecked(), ChatOptions())
+
+
+async def replied(text: str, request: ChatRequest = ASKED) -> Reply:
+    async with chat(text).generate(request) as answer:
+        return together([batch async for batch in answer.events])
+
+
+async def test_a_reply_of_unmarked_calls_ends_as_one_with_calls() -> None:
+    reply = await replied(FENCED)
+    assert (reply.text, reply.finish) == ("", "tool_calls")
+    assert [(each.name, json.loads(each.arguments)) for each in reply.calls] == [
+        ("get_weather", PARIS)
+    ]
+
+
+async def test_an_example_beside_text_goes_out_whole() -> None:
+    text = f"{FENCED}\nThis asks for the weather."
+    reply = await replied(text)
+    assert (reply.text, reply.calls, reply.finish) == (text, [], "stop")
+
+
+async def test_a_call_that_is_cut_stays_text() -> None:
+    reply = await replied(FENCED, structs.replace(ASKED, max_tokens=20))
+    assert (reply.calls, reply.finish) == ([], "length")
+    assert reply.text
+    assert FENCED.startswith(reply.text)
+
+
+async def test_an_answer_in_json_that_was_asked_for_is_no_call() -> None:
+    reply = await replied(ONE, structs.replace(ASKED, output=JsonObject()))
+    assert (reply.text, reply.calls, reply.finish) == (ONE, [], "stop")
+
+
+async def test_log_probabilities_of_a_call_are_not_given_out() -> None:
+    reply = await replied(FENCED, structs.replace(ASKED, top_logprobs=0))
+    assert (len(reply.calls), reply.logprobs) == (1, [])
+    text = f"{FENCED}\nSo."
+    reply = await replied(text, structs.replace(ASKED, top_logprobs=0))
+    assert b"".join(token.raw for token in reply.logprobs).decode() == text
+
+
+@pytest.mark.parametrize("text", [FENCED, f"{FENCED}\nThis asks for it."])
+async def test_a_reply_that_broke_off_goes_on_to_the_same_end(text: str) -> None:
+    whole, cuts = await whole_and_cuts(chat(text), ASKED)
+    for cut in cuts:
+        reply = await continued(chat(text), ASKED, cut)
+        assert (reply.text, reply.finish) == (whole.text, whole.finish)
+        assert [each.arguments for each in reply.calls] == [each.arguments for each in whole.calls]
 
 
 def _sizes(tools: Sequence[str]) -> Mapping[str, Mapping[str, object]]:
