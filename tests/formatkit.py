@@ -23,6 +23,8 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.parser import Parser
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import validate_json
 from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
 
 WEATHER = {
@@ -80,6 +82,7 @@ def read(
         call_id=lambda name, given: given or name,
         whole_reasoning=whole_reasoning,
     )
+    parser.read_unmarked(admits)
     told = Told()
     texts: list[str] = []
     events = []
@@ -105,6 +108,11 @@ def read(
         for at, (name, _) in enumerate(told.calls)
     ]
     return told
+
+
+def admits(name: str, arguments: str) -> bool:
+    schema = Rewriter(TOOLS[name], "tools").rewrite()
+    return validate_json(arguments, schema) is None
 
 
 def pieces(text: str, size: int, cuts: Sequence[int] = ()) -> list[str]:

@@ -129,6 +129,7 @@ class Case:
             whole_reasoning=False,
             leading="",
             functions=Functions(TOOLS if self.tools else {}),
+            unmarked_calls=False,
             grammar=None,
             resumed="",
             answer_grammar=None,

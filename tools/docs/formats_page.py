@@ -39,6 +39,12 @@ tools, `told` where we describe them in a system message. In calls, `NAME`
 stands for the function, `ID` for an id of the model's own, `ARGUMENTS` for one
 JSON object, `KEY` and `VALUE` for arguments written one by one.
 
+With `tool_choice: "auto"` every model may write its calls in another spelling:
+`{"name": "NAME", "arguments": ARGUMENTS}` (or `parameters`) alone, in a list, or
+in one code fence, also before the closing marker of its own format. Such a reply
+is delivered as calls at its end if nothing else stands in it, every function is
+known and all arguments follow their schemas. Otherwise it stays text, unchanged.
+
 | format | reasoning | thinks | tools | calls |
 |---|---|---|---|---|
 """

@@ -21,6 +21,7 @@ from causerie.chat.call_syntax.loose import loose_grammar
 from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.plain import call_id_grammar
 from causerie.chat.call_syntax.python import python_grammar
+from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -53,6 +54,8 @@ class CallPlan:
     """At least one call has to come."""
     parallel: bool
     """Several calls may come."""
+    unmarked: bool = False
+    """A reply may be calls without the marker of the format."""
     text: str = ""
     """All schemas as sent: equal texts mean equal schemas."""
     forbidden: bool = False
@@ -137,7 +140,20 @@ def _body(
     at_start = form.calls.at_start
     also = [way for way in form.calls.also if at_start or not way.at_start]
     sections = [section, *(_Section(way, calls, text) for way in also)]
-    return text.rule(" | ".join(_offered(sections, text)))
+    unmarked = _unmarked(form.calls, text, calls) if calls.unmarked and not at_start else []
+    return text.rule(" | ".join([*_offered(sections, text), *unmarked]))
+
+
+def _unmarked(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
+    """Return the reply that is an unmarked call, with which no other text may begin then."""
+    several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
+    marks = section_marks(form)
+    found = unmarked_grammar(calls.tools, marks, text.control_tokens, several=several)
+    if found is None:
+        return []
+    text.shut = found.shut
+    text.include(found.rules)
+    return [text.free_before(found.expression)]
 
 
 def _markers(calls: CallSection) -> tuple[str, ...]:

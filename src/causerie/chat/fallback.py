@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from causerie.chat.arguments import read_arguments, write_json
 from causerie.chat.formats.format import (
@@ -32,7 +31,7 @@ from causerie.chat.history import content_text
 from causerie.chat.taint import Traced, authored, joined, origin_of
 from causerie.chat.template_capabilities import Entry
 
-PLAIN_CALLS = replace(HERMES_CALLS, also=())
+PLAIN_CALLS = HERMES_CALLS
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 

@@ -16,6 +16,7 @@ from causerie.chat.schema import prepare
 from causerie.chat.schema.finite import without_endless
 from causerie.chat.schema.refusal import of_function
 from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import validate_json
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Tool
 
@@ -34,6 +35,11 @@ class Functions:
     """Rewritten schemas by name, to check finished calls by."""
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
+
+    def admits(self, name: str, arguments: str) -> bool:
+        """Return whether the text of arguments follows the schema of the function ``name``."""
+        schema = self.arguments.get(name)
+        return schema is not None and validate_json(arguments, schema) is None
 
 
 async def callable_functions(

@@ -125,6 +125,9 @@ class Generation:
             leading=plan.leading,
             whole_reasoning=plan.whole_reasoning,
         )
+        text_sent = self.resumed is not None and self.resumed.partial.text
+        if plan.unmarked_calls and not text_sent:
+            self._parser.read_unmarked(plan.functions.admits)
         logprobs = request.top_logprobs is not None
         self._output = ChoiceOutput(self.choice, request.stop, logprobs=logprobs)
         self._plain = self._output.plain

@@ -16,7 +16,7 @@ from causerie.chat.schema import WhiteSpace, constraint
 from causerie.chat.schema.refusal import unsupported
 
 ANY_TEXT = "/(.|\\n)*/"
-_SOME = "/(.|\\n)+/"
+SOME = "/(.|\\n)+/"
 _HEADER = "%llguidance {}\n"
 _UNFORCED = '%llguidance {"no_forcing": true}\n'
 _MAX_CHARACTERS = 1_000_000  # the text for each part may repeat a definition
@@ -60,6 +60,8 @@ class GrammarText:
     param: str = "tools"  # of the request, for refusals
     prefix: str = ""  # of the names of all rules
     most: int = _MAX_CHARACTERS  # of all rules
+    shut: str = ""  # regular expression of the beginnings that no free text may have
+    _terminals: dict[str, str] = field(default_factory=dict)
     _rules: list[str] = field(default_factory=list)
     _size: int = 0
     _splitter: re.Pattern[str] | None = None
@@ -150,7 +152,9 @@ class GrammarText:
 
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
-        return f"({_SOME} | {self._marked})*" if self._marked else ANY_TEXT
+        if self.shut:
+            return f"{self._before()} {self._open(SOME)}?".strip()
+        return f"({SOME} | {self._marked})*" if self._marked else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
         """Return the same without any of the ``markers``.
@@ -158,15 +162,34 @@ class GrammarText:
         Free text is one lexeme between control tokens, so that no marker is cut in two.
         """
         shut = [f"({without(marker)})" for marker in markers]
-        text = self.terminal(" & ".join([_SOME, *shut]))
+        text = self.terminal(" & ".join([SOME, *shut]))
         return f"{text}? ({self._marked} {text}?)*" if self._marked else f"{text}?"
 
     def free_until(self, marker: str) -> str:
         """Return the same up to and including ``marker``."""
-        if self._parts(marker)[0] in self.control_tokens:
+        head, *rest = self._parts(marker)
+        if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
-        before = f"({_SOME}? {self._marked})* " if self._marked else ""
-        return before + self.until(marker)
+        if not self.shut:
+            return f"{self._before()} {self.until(marker)}".strip()
+        lazy = self.rule(f"{self._open(ANY_TEXT)} {quoted(head)}", "lazy")
+        return f"{self._before()} {lazy} {self.literal(''.join(rest)) if rest else ''}".strip()
+
+    def free_before(self, expression: str) -> str:
+        """Return ``expression`` at the beginning of a text of the reply."""
+        return f"{self._before()} {expression}".strip()
+
+    def _before(self) -> str:
+        """Return the texts that control tokens of the format end."""
+        some = self._open(SOME) if self._marked and self.shut else SOME
+        return f"({some}? {self._marked})*" if self._marked else ""
+
+    def _open(self, text: str) -> str:
+        """Return a terminal for a text that does not begin with what is ``shut``."""
+        expression = f"{text} & ~/{self.shut}(.|\\n)*/"
+        if expression not in self._terminals:
+            self._terminals[expression] = self.terminal(expression)
+        return self._terminals[expression]
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""
@@ -177,6 +200,10 @@ class GrammarText:
         if "ANY: " + ANY_TEXT not in self._rules:
             self._rules.append("ANY: " + ANY_TEXT)
         return "ANY"
+
+    def include(self, rules: str) -> None:
+        """Add rules that were written elsewhere, with names of their own."""
+        self._rules.append(rules)
 
     @property
     def rules(self) -> str:

@@ -9,11 +9,12 @@ loses text: what only looked like a tool call comes out as answer text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, text_overlap
+from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import (
     CallArguments,
     CallEnded,
@@ -69,6 +70,7 @@ class Parser:
         self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form, whole_reasoning)
+        self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
         self._header: str | None = None  # of a message, as far as it has come
         self._headed = False  # a header has been read
@@ -91,12 +93,24 @@ class Parser:
         self.repeated = False  # a call said what an earlier one had said: it ends the message
         self._repeats = Repeats()
 
+    def read_unmarked(self, admits: Admits) -> None:
+        """Read an answer that is nothing but calls without their marker as these from now on."""
+        calls = self._calls_form
+        if calls is not None:
+            marks = section_marks(calls)
+            self._unmarked = UnmarkedReader(self._tools, admits, marks, fenced=calls.at_start)
+
     @property
     def holding(self) -> bool:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and bool(section.unread)
-        return unread or self._header is not None or bool(self._pending or self._spaces)
+        held = self._header is not None or self._holds_unmarked
+        return unread or held or bool(self._pending or self._spaces)
+
+    @property
+    def _holds_unmarked(self) -> bool:
+        return self._unmarked is not None and self._unmarked.begun
 
     @property
     def under_way(self) -> bool:
@@ -123,7 +137,7 @@ class Parser:
 
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
-        out: list[ContentEvent] = []
+        out: list[ContentEvent] = list(self._end_unmarked())
         while self._section is not None or self._header is not None:
             parts, text = self._not_a_call() if self._section else self._cut_header()
             out += [*parts, *self._advance(text)]
@@ -146,6 +160,9 @@ class Parser:
                 parts, text = self._read_header(text)
                 yield from parts
                 continue
+            if self._may_be_unmarked(text):
+                text = yield from self._read_unmarked(text)
+                continue
             found = self._marks.find(self.mode, text, at_start=self._at_start)
             if found is None:
                 keep = self._marks.overlap(self.mode, text, at_start=self._at_start)
@@ -160,6 +177,43 @@ class Parser:
                 yield from self._give(mark)
                 left = text[start + len(mark) :]
             text = left
+
+    def _may_be_unmarked(self, text: str) -> bool:
+        reader = self._unmarked
+        if reader is None:
+            return False
+        starts = self.mode is Mode.ANSWER and self._at_start
+        return reader.begun or (starts and reader.may_begin(text))
+
+    def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
+        """Read on in an answer that may be unmarked calls; returns the text that is none."""
+        reader = self._unmarked
+        assert reader is not None
+        if not reader.begun:
+            resumed = text.lstrip()
+            yield from self._give(text[: len(text) - len(resumed)])
+            text = resumed
+        reader.feed(text)
+        if reader.repeated:
+            yield from self._end_unmarked()
+            self.repeated = self._lost = True
+        elif not reader.possible:
+            self._unmarked = None
+            return reader.text
+        return ""
+
+    def _end_unmarked(self) -> Iterator[ContentEvent]:
+        """The held-back answer is whole: calls, or text after all."""
+        reader, self._unmarked = self._unmarked, None
+        if reader is None or not reader.begun:
+            return
+        if not reader.calls:
+            yield from self._advance(reader.text)
+            return
+        self._spaces = []
+        for name, arguments in reader.calls:
+            for part in (CallStarted(name, ""), CallArguments(arguments), CallEnded()):
+                yield from self._call_event(part)
 
     @property
     def _at_start(self) -> bool:

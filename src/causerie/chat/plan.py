@@ -51,6 +51,8 @@ class Plan:
     whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
+    unmarked_calls: bool
+    """An answer that is nothing but calls without their marker is read as these."""
     grammar: str | None
     """Applies from the first token."""
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
@@ -105,8 +107,7 @@ async def make_plan(
         space = "" if request.continue_final_message else _leading(rendered, form)
     first = manner if reasoning_open else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
-    if grammar is not None:
-        _check_ending(request)
+    _check_ending(request, grammar)
     return Plan(
         form=form,
         rendered=rendered,
@@ -118,6 +119,7 @@ async def make_plan(
         whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
         leading=space,
         functions=functions,
+        unmarked_calls=calls.unmarked,
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
@@ -170,7 +172,9 @@ def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> Call
     asked = request.parallel_tool_calls
     several = told.several_calls if asked is None else asked
     parallel = several and not named
-    return CallPlan(functions.tools, required, parallel, functions.text, _forbids_calls(request))
+    free = not (required or request.output or request.continue_final_message)
+    forbidden = _forbids_calls(request)
+    return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
 
 
 def _forbids_calls(request: ChatRequest) -> bool:
@@ -221,7 +225,7 @@ async def _composed(
     text = calls.text + (answer.rules if answer else "")
     if not text:
         return make()
-    how = (form, state, calls.required, calls.parallel, answer, manner)
+    how = (form, state, calls.required, calls.parallel, calls.unmarked, answer, manner)
     return await model.schema_cache.of(text, how, make)
 
 
@@ -238,8 +242,10 @@ def _check_tokens(request: ChatRequest, size: int | None) -> None:
             )
 
 
-def _check_ending(request: ChatRequest) -> None:
+def _check_ending(request: ChatRequest, grammar: str | None) -> None:
     """A constraint says where a reply ends, so nothing else may."""
+    if grammar is None:
+        return
     for name, given in (("min_tokens", request.min_tokens), ("ignore_eos", request.ignore_eos)):
         if given:
             raise InvalidRequest(

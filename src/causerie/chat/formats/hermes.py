@@ -32,8 +32,6 @@ HERMES_CALLS = CallSection(
         Literal("}\n</tool_call>"),
     ),
     separator="\n",
-    # Small models leave the tags out.
-    also=(CallSection(call=JSON_CALL, separator="\n", at_start=True),),
 )
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.

@@ -1,0 +1,270 @@
+"""A reply that consists of calls written as plain JSON, without the family's own marker.
+
+Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in one code fence.
+Such a reply is a call only if nothing else stands beside it, so its text is held back until its
+end. The grammar holds the arguments to the same schemas; text may still follow, and makes all of
+it text. Knows the functions and the fixed texts of a section, and nothing of messages or streams.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+
+from causerie.chat.call_syntax.base import Reader, Schema, Unreadable, spelled
+from causerie.chat.call_syntax.json import JsonReader
+from causerie.chat.call_syntax.plain import NameReader
+from causerie.chat.call_syntax.pretty import pretty_grammar
+from causerie.chat.formats.format import CallSection, Literal
+from causerie.chat.grammar_text import SOME, GrammarText
+from causerie.chat.schema.finite import Endless
+from causerie.errors import InvalidRequest
+
+_LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
+_FENCE = "```"
+_MOST_RULES = 100_000  # characters: a longer grammar takes long to compile
+_WS = r"[ \t\r\n]*"
+_END = r"/( |\n{1,2}[ \t]{0,32})?\}/"
+
+_Steps = Generator[None, None, None]
+Admits = Callable[[str, str], bool]
+"""Takes a name and the text of arguments; tells whether the function takes them."""
+
+
+def section_marks(calls: CallSection) -> tuple[str, ...]:
+    """Return the markers of a section that may stand between or behind unmarked calls."""
+    first, last = calls.call[0], calls.call[-1]
+    found = [calls.begin, calls.end]
+    if isinstance(first, Literal):
+        found.append(first.text.partition("{")[0])
+    if isinstance(last, Literal):
+        found.append(last.text.rpartition("}")[2])
+    marks = dict.fromkeys(mark for each in found if len(mark := each.strip()) > 1)
+    return tuple(marks)
+
+
+class UnmarkedReader:
+    """Reads a reply piece by piece, as long as it may be nothing but calls.
+
+    ``fenced`` admits only what begins with a code fence, for families whose own calls begin
+    with a brace.
+    """
+
+    def __init__(
+        self, names: Iterable[str], admits: Admits, marks: Iterable[str], *, fenced: bool
+    ) -> None:
+        self._names = frozenset(names)
+        self._admits = admits
+        self._marks = tuple(marks)
+        self._openers = "`" if fenced else "`[{"
+        self._pieces: list[str] = []
+        self._unread = ""
+        self._steps = self._reply()
+        self._calls: list[tuple[str, str]] = []
+        self._ended = False  # the text so far could be the whole reply
+        self.possible = True
+        self.repeated = False  # the last call was equal to an earlier one, and is left out
+
+    @property
+    def begun(self) -> bool:
+        """Return whether text has been read."""
+        return bool(self._pieces)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._pieces)
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        """Name and arguments of each call; empty unless the text so far is nothing but calls."""
+        whole = self.repeated or (self._ended and not self._unread.strip())
+        return self._calls if whole else []
+
+    def may_begin(self, text: str) -> bool:
+        """Return whether a reply that begins with ``text`` may be a call."""
+        return text.lstrip()[:1] in self._openers and not text.isspace()
+
+    def feed(self, text: str) -> None:
+        """Read the next piece; ``possible`` tells whether the reply may still be a call."""
+        self._pieces.append(text)
+        self._unread += text
+        try:
+            next(self._steps)
+        except (Unreadable, StopIteration):
+            self.possible = False
+
+    # Steps. Each yields where it needs more text.
+
+    def _reply(self) -> _Steps:
+        fenced = yield from self._fence()
+        listed = yield from self._took("[")
+        while not self.repeated:
+            yield from self._call()
+            fenced, listed = yield from self._gap(fenced, listed)
+
+    def _fence(self) -> Generator[None, None, bool]:
+        if not (yield from self._took(_FENCE)):
+            return False
+        while (found := re.match("[a-z_]*", self._unread)) and found.end() == len(self._unread):
+            yield
+        if found is None or found.group() not in _LANGUAGES:
+            raise Unreadable
+        self._unread = self._unread[found.end() :]
+        return True
+
+    def _call(self) -> _Steps:
+        yield from self._expect("{")
+        name = arguments = None
+        while True:
+            key = yield from self._word()
+            yield from self._expect(":")
+            if key == "name" and name is None:
+                name = yield from self._word()
+                if name not in self._names:
+                    raise Unreadable
+            elif key in ("arguments", "parameters") and arguments is None:
+                arguments = yield from self._read(JsonReader())
+            elif key == "type":
+                yield from self._expect('"function"')
+            else:
+                raise Unreadable
+            if (yield from self._took("}")):
+                break
+            yield from self._expect(",")
+        if name is None or arguments is None or not self._admits(name, arguments):
+            raise Unreadable
+        self.repeated = (name, arguments) in self._calls
+        self._ended = True
+        if not self.repeated:
+            self._calls.append((name, arguments))
+
+    def _gap(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
+        """Read what stands behind a call, up to the next one."""
+        while not self.repeated:
+            if (yield from self._took(",")) or self._unread[:1] == "{":
+                self._ended = False
+                break
+            if listed and (yield from self._took("]")):
+                listed = False
+            elif fenced and (yield from self._took(_FENCE)):
+                fenced = False
+            elif not (yield from self._took_mark()):
+                raise Unreadable
+        return fenced, listed
+
+    def _took_mark(self) -> Generator[None, None, bool]:
+        for mark in self._marks:
+            if (yield from self._took(mark)):
+                return True
+        return False
+
+    def _took(self, text: str) -> Generator[None, None, bool]:
+        """Take a fixed text if it comes next; white space before it does not count."""
+        while True:
+            self._unread = self._unread.lstrip()
+            if self._unread.startswith(text):
+                self._unread = self._unread[len(text) :]
+                return True
+            if self._unread and not text.startswith(self._unread):
+                return False
+            yield
+
+    def _expect(self, text: str) -> _Steps:
+        if not (yield from self._took(text)):
+            raise Unreadable
+
+    def _word(self) -> Generator[None, None, str]:
+        yield from self._expect('"')
+        word = yield from self._read(NameReader())
+        yield from self._expect('"')
+        return word
+
+    def _read(self, reader: Reader) -> Generator[None, None, str]:
+        out: list[str] = []
+        while True:
+            read = reader.feed(self._unread)
+            out.append(read.arguments or read.value)
+            self._unread = read.rest or ""
+            if read.rest is not None:
+                return "".join(out)
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class UnmarkedGrammar:
+    """The part of a reply's grammar for unmarked calls."""
+
+    expression: str
+    rules: str
+    """Rules that the expression refers to."""
+    shut: str
+    """Regular expression of the texts with which no free text may begin."""
+
+
+def unmarked_grammar(
+    tools: Mapping[str, Schema],
+    marks: Iterable[str],
+    control_tokens: Mapping[str, int],
+    *,
+    several: int,
+) -> UnmarkedGrammar | None:
+    """Return the grammar of a reply that begins with an unmarked call.
+
+    At most ``several`` calls more may follow. ``None`` if the schemas are too long to write them
+    a second time: then only the reader holds the arguments to them.
+    """
+    scope = GrammarText(control_tokens, prefix="unmarked_")
+    try:
+        arguments = {name: _arguments(name, tools[name], scope) for name in sorted(tools)}
+        expression = _expression(arguments, marks, scope, several)
+    except InvalidRequest:
+        return None
+    if len(scope.rules) > _MOST_RULES:
+        return None
+    return UnmarkedGrammar(expression, scope.rules, _opening(_FIRST, _any_of(tools)))
+
+
+def _expression(
+    arguments: Mapping[str, str], marks: Iterable[str], scope: GrammarText, several: int
+) -> str:
+    end = scope.terminal(_END)
+
+    def calls(before: str) -> str:
+        each = (
+            f"{scope.terminal(f'/{_opening(before, spelled(name))}{_LAST_WS}/')} {written} {end}"
+            for name, written in arguments.items()
+        )
+        return scope.rule(" | ".join(each))
+
+    again = f"{calls(_NEXT)}{{0,{several}}}" if several else ""
+    shut = _opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}[,\{{]"
+    text = scope.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
+    held = [scope.literal(mark) for mark in marks if mark in scope.control_tokens]
+    tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
+    return scope.rule(f"{calls(_FIRST)} {again} {tail}")
+
+
+_FIRST = rf"{_WS}(```({'|'.join(_LANGUAGES)}){_WS})?(\[{_WS})?"
+_NEXT = rf"{_WS}(,{_WS})?"
+_LAST_WS = r"( |\n[ \t]{0,32})?"
+
+
+def _opening(before: str, name: str) -> str:
+    """Return the regular expression of a call up to its arguments."""
+    kind = rf'("type"{_WS}:{_WS}"function"{_WS},{_WS})?'
+    key = rf'"(arguments|parameters)"{_WS}:'
+    return rf'{before}\{{{_WS}{kind}"name"{_WS}:{_WS}"{name}"{_WS},{_WS}{key}'
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return f"({'|'.join(map(spelled, sorted(names)))})"
+
+
+def _arguments(name: str, schema: Schema, scope: GrammarText) -> str:
+    scope.function = name
+    try:
+        return pretty_grammar(schema, scope)
+    except (InvalidRequest, Endless, RecursionError):
+        return scope.json(schema)
