@@ -87,8 +87,8 @@ async def test_white_space_makes_another_form(threads: list[str]) -> None:
 async def test_a_refusal_names_its_field_each_time() -> None:
     schema_cache = SchemaCache()
     for param in (PARAM, "structured_outputs.json", PARAM):
-        with pytest.raises(InvalidRequest, match="#/properties/more ") as refused:
-            await of(schema(param, more={"not": {"const": 1}}), schema_cache)
+        with pytest.raises(InvalidRequest, match="#/properties/more/type ") as refused:
+            await of(schema(param, more={"type": "any"}), schema_cache)
         assert refused.value.param == param
 
 
