@@ -58,6 +58,7 @@ class Answer:
     counts: list[int]
     fingerprint: str = "scripted"
     changes: Sequence[str] = ()
+    cache_report: None = None
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.encoding import ControlTokens, EncodedPiece, PromptEncoder, split
+from causerie.chat.encoding import (
+    ControlTokens,
+    EncodedPiece,
+    PromptEncoder,
+    split,
+    tokens_before_text,
+)
 from causerie.chat.formats.format import (
     CallSection,
     JsonArguments,
@@ -454,3 +460,21 @@ def test_what_is_said_before_calls_goes_where_the_template_begins_them() -> None
     )
     pieces = split(rendered, {"<call>": 7})
     assert [piece.text for piece in pieces if piece.forged] == ["<call>", "<call>"]
+
+
+class Runs:
+    """A tokenizer of letters that reads white space at the end of a text as one token."""
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        del special
+        [text] = [piece for piece in pieces if isinstance(piece, str)]
+        said = text.rstrip()
+        end = text[len(said) :]
+        return [*map(ord, said), *([_LETTERS + len(end)] if end else [])]
+
+
+async def test_a_text_of_ours_has_the_tokens_that_it_has_before_other_text() -> None:
+    found = await tokens_before_text(Runs(), "</t>\n\n")
+    assert found == [*map(ord, "</t>\n\n")]
+    merging = Letters({"\nx": 3})
+    assert await tokens_before_text(merging, "a\n") == _plain("a\n")

@@ -217,3 +217,16 @@ def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[Encoded
             pieces.append(EncodedPiece(text[start:stop], forged=True))
         at = max(at, stop)
     return pieces
+
+
+async def tokens_before_text(engine: Tokenizer, text: str) -> list[int]:
+    """Return the tokens of a text of ours that more text is to follow.
+
+    A tokenizer may read white space at the very end otherwise than before a word. The next turn
+    sends both in one, and its tokens are to be the same.
+    """
+    letter = await engine.tokenize(["x"], special=True)
+    followed = await engine.tokenize([f"{text}x"], special=True)
+    if len(letter) == 1 and followed[-1:] == letter:
+        return followed[:-1]
+    return await engine.tokenize([text], special=True)

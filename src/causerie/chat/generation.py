@@ -38,6 +38,7 @@ from msgspec import structs
 
 from causerie.chat.call_ids import call_ids
 from causerie.chat.choice_output import ChoiceOutput
+from causerie.chat.encoding import tokens_before_text
 from causerie.chat.failures import engine_failures
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
@@ -351,7 +352,7 @@ class Generation:
         marks = self.plan.form.reasoning
         assert marks is not None
         text = marks.before_close + marks.close + marks.after_close
-        tokens = await self.engine.tokenize([text], special=True)
+        tokens = await tokens_before_text(self.engine, text)
         room = self._limit - self._made
         if len(tokens) >= room:
             self._end("length")
