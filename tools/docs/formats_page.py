@@ -39,6 +39,14 @@ tools, `told` where we describe them in a system message. In calls, `NAME`
 stands for the function, `ID` for an id of the model's own, `ARGUMENTS` for one
 JSON object, `KEY` and `VALUE` for arguments written one by one.
 
+A call that deviates from its form is read as what it plainly means: arguments
+as a string, JSON between tags, another key for the arguments, other line
+breaks, missing ids, brackets or closing markers. It is a call only if it names
+an offered function and has the arguments that the function needs; otherwise it
+stays text. Messages on channels (gpt-oss, llm-jp) are read with the recipient
+before or behind the channel. A message to a tool that was not offered is
+reasoning.
+
 | format | reasoning | thinks | tools | calls |
 |---|---|---|---|---|
 """
