@@ -146,9 +146,10 @@ class Parser:
                 parts, text = self._read_header(text)
                 yield from parts
                 continue
-            found = self._marks.find(self.mode, text, at_start=self._at_start)
+            at_start = self._at_start or (self.mode is Mode.REASONING and self._fresh)
+            found = self._marks.find(self.mode, text, at_start=at_start)
             if found is None:
-                keep = self._marks.overlap(self.mode, text, at_start=self._at_start)
+                keep = self._marks.overlap(self.mode, text, at_start=at_start)
                 self._pending = text[len(text) - keep :] if keep else ""
                 yield from self._give(text[: len(text) - keep])
                 return
@@ -163,8 +164,6 @@ class Parser:
 
     @property
     def _at_start(self) -> bool:
-        if self.mode is Mode.REASONING:
-            return self._fresh
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 
