@@ -45,6 +45,14 @@ in one code fence, also before the closing marker of its own format. Such a repl
 is delivered as calls at its end if nothing else stands in it, every function is
 known and all arguments follow their schemas. Otherwise it stays text, unchanged.
 
+A call that deviates from its form is read as what it plainly means: arguments
+as a string, JSON between tags, another key for the arguments, other line
+breaks, missing ids, brackets or closing markers. It is a call only if it names
+an offered function and has the arguments that the function needs; otherwise it
+stays text. Messages on channels (gpt-oss, llm-jp) are read with the recipient
+before or behind the channel. A message to a tool that was not offered is
+reasoning.
+
 | format | reasoning | thinks | tools | calls |
 |---|---|---|---|---|
 """

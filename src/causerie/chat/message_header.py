@@ -15,6 +15,7 @@ from causerie.chat.call_syntax.base import Unreadable, text_overlap
 from causerie.chat.formats.format import MessageHeader
 
 _MOST_CHARACTERS = 200
+_LONGEST_MARKER = 40
 _MOST_WORDS = 6
 _WORDS = re.compile(r"[\w.=\-\s]*")
 _RECIPIENT = re.compile(r"to\s*=\s*([\w\-]+(?:\s*\.\s*[\w\-]+)*)")
@@ -38,11 +39,14 @@ def read_header(form: MessageHeader, text: str) -> Header | None:
     Raises :class:`Unreadable` where the text is no header.
     """
     marks = (form.close, *form.ends)
+    whole, text = text, text[: _MOST_CHARACTERS + _LONGEST_MARKER]
     found = min(((at, mark) for mark in marks if (at := text.find(mark)) >= 0), default=None)
     if found is None:
         inside = (*marks, *form.opens, *form.within)
         text = text[: len(text) - max(text_overlap(text, mark) for mark in inside)]
         _words(form, text)
+        if len(whole) > _MOST_CHARACTERS + _LONGEST_MARKER:
+            raise Unreadable
         return None
     at, mark = found
     _words(form, text[:at])

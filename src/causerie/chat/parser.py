@@ -163,9 +163,10 @@ class Parser:
             if self._may_be_unmarked(text):
                 text = yield from self._read_unmarked(text)
                 continue
-            found = self._marks.find(self.mode, text, at_start=self._at_start)
+            at_start = self._at_start or (self.mode is Mode.REASONING and self._fresh)
+            found = self._marks.find(self.mode, text, at_start=at_start)
             if found is None:
-                keep = self._marks.overlap(self.mode, text, at_start=self._at_start)
+                keep = self._marks.overlap(self.mode, text, at_start=at_start)
                 self._pending = text[len(text) - keep :] if keep else ""
                 yield from self._give(text[: len(text) - keep])
                 return
@@ -182,8 +183,7 @@ class Parser:
         reader = self._unmarked
         if reader is None:
             return False
-        starts = self.mode is Mode.ANSWER and self._at_start
-        return reader.begun or (starts and reader.may_begin(text))
+        return reader.begun or (self._at_start and reader.may_begin(text))
 
     def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
         """Read on in an answer that may be unmarked calls; returns the text that is none."""
@@ -217,8 +217,6 @@ class Parser:
 
     @property
     def _at_start(self) -> bool:
-        if self.mode is Mode.REASONING:
-            return self._fresh
         said = self._answered or self._headed or self.calls
         return self.mode is Mode.ANSWER and not said
 

@@ -19,7 +19,7 @@ from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.formats.format import ParameterList
 
-_MOST_CHARACTERS = 100_000
+_MOST_CHARACTERS = 32_000
 _NAMES = ("name", "tool_name", "function", "tool", "function_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
 _STRUCTURE = re.compile(r'["{}\[\]]')
@@ -29,13 +29,13 @@ _HEAD = re.compile(
     r"""["']?(?P<name>[\w.\-]+)["']?\s*(?P<ended>/?)>\s*""",
     re.VERBOSE,
 )
-_PARAMETER = re.compile(
-    r"""<(?:[^\s<>=]{1,16}[:｜])?param(?:eter)?(?:=|\s+name\s*=\s*)["']?(?P<key>[^"'<>\s]+)["']?"""
-    r"""[^<>]*>\n?(?P<value>.*?)\n?</(?:[^\s<>=]{1,16}[:｜])?param(?:eter)?>"""
-    r"""|<arg_key>(?P<k>[^<]*)</arg_key>\s*<arg_value>(?P<v>.*?)</arg_value>""",
-    re.DOTALL,
+_PREFIX = r"(?:[^\s<>=]{1,16}[:｜])?"  # of a tag: the name that a family gives its own
+_OPENING = re.compile(
+    rf"""<{_PREFIX}param(?:eter)?(?:=|\s{{1,9}}name\s?=\s?)["']?(?P<key>[^"'<>\s]+)["']?[^<>]*>"""
+    r"""|<arg_key>(?P<before>[^<]*)</arg_key>\s*<arg_value>"""
 )
-_CLOSING = re.compile(r"(?:\S{0,24}?</[^<>]*>|\s)*")
+_CLOSE = re.compile(rf"</{_PREFIX}param(?:eter)?>|</arg_value>")
+_CLOSING = re.compile(r"(?:(?:[^\s<]{0,24}|\]<\]\w{1,16}\[>\[)</[^<>]*>|\s)*")
 _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$)")
 _PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
@@ -223,17 +223,23 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
         if read.rest is None or not _CLOSING.fullmatch(read.rest[1:]):
             raise Unreadable
         return LenientCall(name, read.arguments)
-    found = list(_PARAMETER.finditer(text))
-    if found and text[:1] != "{":
-        pairs = [(one["key"] or one["k"], one["value"] or one["v"] or "") for one in found]
-        return LenientCall(name, _listed(pairs, tools[name]))
+    if text[:1] != "{" and _OPENING.search(text):
+        return LenientCall(name, _listed(text, tools[name]))
     end = (_ValueScan().end(text) or 0) if text[:1] == "{" else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
     return _call(name, _json(text[:end]) if end else None, tools)
 
 
-def _listed(pairs: Iterable[tuple[str, str]], schema: Schema) -> str:
-    """Return the arguments of parameters, each read by its schema."""
-    text = "".join(f"\x00k{key.strip()}\x00v{value}\x00e" for key, value in pairs)
-    return ParameterReader(_PLAIN, schema).feed(text + "\n.").arguments
+def _listed(text: str, schema: Schema) -> str:
+    """Return the arguments of parameters in tags, each read by its schema."""
+    found = list(_OPENING.finditer(text))
+    pairs = ""
+    for at, opening in enumerate(found):
+        stop = found[at + 1].start() if at + 1 < len(found) else len(text)
+        close = _CLOSE.search(text, opening.end(), stop)
+        if close is None or not _CLOSING.fullmatch(text, close.end(), stop):
+            raise Unreadable
+        value = text[opening.end() : close.start()].removeprefix("\n").removesuffix("\n")
+        pairs += f"\x00k{(opening['key'] or opening['before']).strip()}\x00v{value}\x00e"
+    return ParameterReader(_PLAIN, schema).feed(f"{pairs}\n.").arguments
