@@ -374,6 +374,7 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
         (YES, SUBJECT, [refused()]),
         (YES, SUBJECT, [answer('{"codes": [7, 8, 9]}')]),
         (NO, SUBJECT, [answer('{"codes": [7, 7, 7]}')]),
+        (PARTLY, SUBJECT, [refused(status=500)]),
         (UNCLEAR, SUBJECT, [answer('{"codes": [7', finish="length")]),
     ],
     "structured_outputs.json": [

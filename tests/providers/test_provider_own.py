@@ -20,6 +20,7 @@ from causerie.transport.client import HttpClient
 
 pytestmark = pytest.mark.timeout(300)
 COUNT = [{"role": "user", "content": "Write the numbers from one to ten as words."}]
+PRIME = [{"role": "user", "content": "Is seven a prime number? Think first."}]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ async def said(base_url: str, asked: ChatRequest, partial: Partial | None = None
 async def test_a_reply_continued_is_the_reply(base_url: str, thinking: bool, cut: int) -> None:
     kwargs = {"enable_thinking": thinking}
     asked = request(
-        messages=COUNT,
+        messages=PRIME,
         stream=True,
         temperature=0,
         max_tokens=60,

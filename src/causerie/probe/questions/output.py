@@ -93,6 +93,8 @@ def _strict(subject: Subject) -> Script:
     reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
     if (refused := refusal(reply)) is not None:
         return yes(refused)
+    if reply.status >= 500:
+        return partly("an error after the answer was made: its rule was broken, or more is wrong")
     answer = answered(reply)
     value = _json(answer.text)
     if value is not None and Draft202012Validator(_RARE).is_valid(value):
