@@ -23,7 +23,7 @@ _SPACED_DOT = re.compile(r"\s*\.\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ParsedHeader:
     """A header that was read; ``size`` counts its characters, closing marker included."""
 
     recipient: str
@@ -33,7 +33,7 @@ class Header:
     """Whether the message ended within its header, so it has no text."""
 
 
-def read_header(form: MessageHeader, text: str) -> Header | None:
+def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
     """Return the header at the beginning of ``text``, or ``None`` while more of it may come.
 
     Raises :class:`Unreadable` where the text is no header.
@@ -52,7 +52,7 @@ def read_header(form: MessageHeader, text: str) -> Header | None:
     _words(form, text[:at])
     size = at + len(mark)
     recipient = _RECIPIENT.search(text, 0, at)
-    return Header(
+    return ParsedHeader(
         _SPACED_DOT.sub(".", recipient[1]) if recipient else "",
         _channel(form, text[:at]),
         size,
@@ -81,7 +81,7 @@ def _channel(form: MessageHeader, text: str) -> str:
     return words[0] if words and "=" not in words[0] else ""
 
 
-def function_of(form: MessageHeader, header: Header, tools: Container[str]) -> str:
+def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str:
     """Return the function that a message calls; empty if it calls none.
 
     A recipient in the functions' own namespace is always one; another only by the name of a tool.
@@ -92,7 +92,7 @@ def function_of(form: MessageHeader, header: Header, tools: Container[str]) -> s
     return name if name in tools else ""
 
 
-def is_reasoning(form: MessageHeader, header: Header) -> bool:
+def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
     """Return whether a message that calls no function is reasoning.
 
     A message to a tool that nobody offered is not for the user.

@@ -23,7 +23,7 @@ from causerie.chat.calls import (
     SectionReader,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
-from causerie.chat.message_header import Header, function_of, is_reasoning, read_header
+from causerie.chat.message_header import ParsedHeader, function_of, is_reasoning, read_header
 from causerie.chat.repeats import Repeats
 from causerie.protocol.events import (
     ContentEvent,
@@ -288,7 +288,7 @@ class Parser:
         self._begin_message(header)
         return [], rest
 
-    def _begin_message(self, header: Header) -> None:
+    def _begin_message(self, header: ParsedHeader) -> None:
         form, reasoning, self._headed = self._form.header, self._form.reasoning, True
         assert form is not None
         self._turn(Mode.ANSWER, None if header.ended else self._form.answer_space)

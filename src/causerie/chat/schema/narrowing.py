@@ -33,7 +33,7 @@ _READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties"
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class NarrowedSchema:
     """A schema as a grammar can say it."""
 
     schema: dict[str, object]
@@ -67,10 +67,10 @@ class SchemaNarrowing:
         self._negation = SchemaNegation(resolve)
         self._disjointness = SchemaDisjointness(resolve)
 
-    def of(self, schema: Schema, pointer: str, *, alone: bool) -> Narrowed:
+    def of(self, schema: Schema, pointer: str, *, alone: bool) -> NarrowedSchema:
         """Return the same of one schema; ``alone`` if no other schema speaks of its value."""
         if schema.keys().isdisjoint(_READ):
-            return Narrowed(dict(schema))
+            return NarrowedSchema(dict(schema))
         kept = {key: value for key, value in schema.items() if key not in _RULES}
         parts = _Parts(kept, pointer, [], [])
         for key, read in _READERS.items():
@@ -82,7 +82,7 @@ class SchemaNarrowing:
             self._close(parts)
         if parts.added:
             parts.schema = _joined(parts.schema, parts.added)
-        return Narrowed(parts.schema, tuple(parts.left))
+        return NarrowedSchema(parts.schema, tuple(parts.left))
 
     def _close(self, parts: _Parts) -> None:
         """Let no other properties in, as where the schema had no conditions."""
