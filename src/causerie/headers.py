@@ -42,7 +42,7 @@ def head(
     if model.id != request.model:
         headers["x-served-model"] = model.id
     report = attempt.answer.cache_report
-    if report is not None and (cache := report()) is not None:
+    if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)

@@ -35,8 +35,8 @@ def miss(
 ) -> CacheMiss | None:
     """What is said of ``second`` behind ``first``."""
     known = Conversations()
-    known.answered(asked_before(first, PROMPT), MADE, reasoning)
-    report = known.report(second, asked_before(second, prompt), reused)
+    known.answered("ann", asked_before(first, PROMPT), MADE, reasoning)
+    report = known.report("ann", second, asked_before(second, prompt), reused)
     assert (report.prompt, report.reused) == (len(prompt), reused)
     return report.miss
 
@@ -50,6 +50,14 @@ def test_a_conversation_that_is_new_misses_nothing() -> None:
     other = structs.replace(FIRST, messages=(SYSTEM, Message("user", "Hello")))
     assert miss(other, range(7000, 7100), 0) is None
     assert miss(structs.replace(FIRST, messages=(SYSTEM,)), range(7000, 7100), 0) is None
+
+
+def test_nobody_learns_of_the_conversations_of_others() -> None:
+    known, changed = Conversations(), structs.replace(AGAIN, tools=TOOLS[:1])
+    known.answered("ann", asked_before(FIRST, PROMPT), MADE, 0)
+    told = [known.report(who, changed, asked_before(changed, _OTHER), 0) for who in ("ann", "bob")]
+    assert told[0].miss is not None
+    assert told[1] == CacheReport(len(_OTHER), 0)
 
 
 _OTHER = (*PROMPT[:500], *range(6000, 6900))
@@ -111,12 +119,12 @@ def test_a_turn_replaces_the_one_before_and_the_oldest_is_forgotten(
     known = Conversations()
     first = asked_before(FIRST, PROMPT)
     for asked in (first, asked_before(AGAIN, NEXT)):
-        known.answered(asked, MADE, 0)
+        known.answered("ann", asked, MADE, 0)
     size = known._size
-    known.answered(replace(first, messages=(b"x", b"y")), MADE, 0)
+    known.answered("ann", replace(first, messages=(b"x", b"y")), MADE, 0)
     monkeypatch.setattr(module, "_MOST_BYTES", size)
-    known.answered(replace(first, messages=(b"x", b"z")), MADE, 0)
+    known.answered("ann", replace(first, messages=(b"x", b"z")), MADE, 0)
     assert known._size <= size
-    assert known.report(AGAIN, asked_before(AGAIN, NEXT), 0).miss is None
-    known.answered(replace(first, messages=(b"x", b"v")), range(size), 0)
+    assert known.report("ann", AGAIN, asked_before(AGAIN, NEXT), 0).miss is None
+    known.answered("ann", replace(first, messages=(b"x", b"v")), range(size), 0)
     assert (known._size, known._by_first, len(known._answered)) == (0, {}, 0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
@@ -122,6 +124,31 @@ async def test_the_cache_is_reported(tmp_path: Path) -> None:
     assert re.fullmatch(r"reused=[1-9]\d*, prompt=\d+", again)
     miss = r'reused=\d+, prompt=\d+, reusable=\d+, miss="system prompt changed at messages\[0\]"'
     assert re.fullmatch(miss, changed)
+
+
+async def test_the_cache_report_is_silent_on_the_conversations_of_others(tmp_path: Path) -> None:
+    seen, keys = Seen(), {name: f"ck_{name}_{'x' * 40}" for name in ("ann", "bob")}
+    digests = [f"ck_{name}:{sha256(key.encode()).hexdigest()}" for name, key in keys.items()]
+    async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
+        group.create_task(serve(tmp_path, f"keys = {json.dumps(digests)}\n{FAKE}", seen))
+        url = "http://{}:{}/v1/chat/completions".format(*await seen.address)
+
+        async def asked(who: str, system: str) -> str:
+            said = [{"role": "system", "content": system}, {"role": "user", "content": "Hi"}]
+            body, head = (
+                {"model": "fake", "messages": said},
+                {"Authorization": f"Bearer {keys[who]}"},
+            )
+            async with client.post(url, json=body, headers=head) as response:
+                await response.read()
+                assert response.status == 200
+                return response.headers["x-cache"]
+
+        await asked("ann", "Be kind. " * 5)
+        others, own = await asked("bob", "Now. " * 9), await asked("ann", "Well. " * 9)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert "miss" in own
+    assert "miss" not in others
 
 
 async def test_who_tells_of_the_service_is_told_of_a_reload(tmp_path: Path) -> None:

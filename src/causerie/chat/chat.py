@@ -16,7 +16,7 @@ from msgspec import structs
 from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
 from causerie.chat.continuation import knows, resumed
-from causerie.chat.conversations import AskedBefore, Conversations, asked_before
+from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import ModelFormat
@@ -29,7 +29,7 @@ from causerie.chat.sampling import default_sampling
 from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
-from causerie.protocol.cache_report import CacheReport
+from causerie.protocol.cache_report import CacheReport, CacheReporter
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.images import images, not_fetched
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
@@ -56,7 +56,8 @@ class ChatOptions:
 class ChatReply:
     """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
 
-    ``cache_report`` says what the engine reused, once it has begun to read the prompt.
+    ``cache_report`` says what the engine reused, once it has begun to read the prompt; it takes the
+    name of the caller.
     """
 
     events: AsyncGenerator[Batch, None]
@@ -64,7 +65,7 @@ class ChatReply:
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
     changes: Sequence[str]
-    cache_report: Callable[[], CacheReport | None]
+    cache_report: CacheReporter
 
 
 class TextChat:
@@ -114,11 +115,14 @@ class TextChat:
 
         asked = asked_before(request, plan.prompt) if partial is None else None
 
-        def cache_report() -> CacheReport | None:
-            cached = choices[0].cached
+        caller: str | None = None
+
+        def cache_report(by: str) -> CacheReport | None:
+            nonlocal caller
+            caller, cached = by, choices[0].cached
             if asked is None or cached is None:
                 return None
-            return self._conversations.report(request, asked, cached)
+            return self._conversations.report(by, request, asked, cached)
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if plan.grammar is not None:
@@ -126,8 +130,10 @@ class TextChat:
         async with aclosing(source) as events:
             changes = [*dropped, *plan.ignored]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
-        if asked is not None:
-            self._remember(asked, choices[0])
+        if asked is not None and caller is not None and choices[0].asked:
+            # What the engine has computed for a request that it has answered.
+            made, reasoning = choices[0].tokens, choices[0].reasoning
+            self._conversations.answered(caller, asked, made, reasoning)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -143,11 +149,6 @@ class TextChat:
         except InvalidRequest:
             return False
         return can_write(form, partial)
-
-    def _remember(self, asked: AskedBefore, choice: Generation) -> None:
-        """Keep what the engine has computed for a request that it has answered."""
-        if choice.asked:
-            self._conversations.answered(asked, choice.tokens, choice.reasoning)
 
     async def _begin(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None

@@ -1,8 +1,9 @@
 """The last requests of conversations, to say why one reuses less of the cache than it could.
 
-Of each conversation the tokens that the engine had computed are kept, and digests of its messages
-and tools; no text. The requests that came longest ago are forgotten first. A conversation is known
-by its first message that is no instruction, so that one with new instructions is found, too.
+Of each conversation the ids of the tokens that the engine had computed are kept, in memory alone,
+and digests of its messages and tools. The requests that came longest ago are forgotten first. A
+conversation is known by its caller and its first message that is no instruction, so that one with
+new instructions is found, too, and nobody learns of the conversations of others.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ class AskedBefore:
     has_reasoning: bool
     """A message holds reasoning."""
 
-    @property
-    def conversation(self) -> tuple[bytes, ...]:
-        """Return the digests of the messages that are no instructions."""
-        said = zip(self.messages, self.instructing, strict=True)
-        return tuple(digest for digest, instructs in said if not instructs)
+    def conversation(self, caller: str) -> tuple[bytes, ...]:
+        """Return the digests of the messages that are no instructions.
+
+        The first one is the caller's own.
+        """
+        both = zip(self.messages, self.instructing, strict=True)
+        said = [digest for digest, instructs in both if not instructs]
+        return (_digest((caller, said[0])), *said[1:]) if said else ()
 
 
 @dataclass(slots=True)
@@ -85,15 +89,19 @@ class Conversations:
     _by_first: dict[bytes, list[tuple[bytes, ...]]] = field(default_factory=dict)
     _size: int = 0
 
-    def report(self, request: ChatRequest, asked: AskedBefore, reused: int) -> CacheReport:
+    def report(
+        self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
+    ) -> CacheReport:
         """Return the report on a request whose prompt the engine has begun to read."""
-        last = self._last_of(asked.conversation)
+        last = self._last_of(asked.conversation(caller))
         miss = None if last is None else _miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
-    def answered(self, asked: AskedBefore, made: Sequence[int], reasoning: int) -> None:
+    def answered(
+        self, caller: str, asked: AskedBefore, made: Sequence[int], reasoning: int
+    ) -> None:
         """Keep a request whose reply has ended; it replaces the one that it continues."""
-        said = asked.conversation
+        said = asked.conversation(caller)
         if not said:
             return
         for key in list(self._by_first.get(said[0], ())):

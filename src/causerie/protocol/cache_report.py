@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 
@@ -34,3 +36,7 @@ class CacheReport(Struct, frozen=True):
         if self.miss is None:
             return found
         return f'{found}, reusable={self.miss.reusable}, miss="{self.miss}"'
+
+
+CacheReporter = Callable[[str], CacheReport | None]
+"""Reports on a request of the caller with this name, whose conversations alone it looks at."""

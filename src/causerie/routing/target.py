@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from causerie.protocol.cache_report import CacheReport
+from causerie.protocol.cache_report import CacheReporter
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -35,7 +35,7 @@ class TargetReply(Protocol):
     @property
     def changes(self) -> Sequence[str]: ...
     @property
-    def cache_report(self) -> Callable[[], CacheReport | None] | None: ...
+    def cache_report(self) -> CacheReporter | None: ...
 
 
 class Silence:
@@ -43,7 +43,7 @@ class Silence:
 
     fingerprint = ""
     changes: Sequence[str] = ()
-    cache_report: Callable[[], CacheReport | None] | None = None
+    cache_report: CacheReporter | None = None
 
     @property
     def events(self) -> AsyncIterator[Batch]:

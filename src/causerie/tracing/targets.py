@@ -12,7 +12,7 @@ from opentelemetry import context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from causerie.errors import ServiceError
-from causerie.protocol.cache_report import CacheReport
+from causerie.protocol.cache_report import CacheReporter
 from causerie.protocol.events import Batch, Finished, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -87,7 +87,7 @@ class _Attempt:
         return self._answer.changes
 
     @property
-    def cache_report(self) -> Callable[[], CacheReport | None] | None:
+    def cache_report(self) -> CacheReporter | None:
         return self._answer.cache_report
 
     async def __aenter__(self) -> Self:
