@@ -142,7 +142,14 @@ async def _recorded(world: World, team: Team, user: User) -> str:
     """A request whose contents are kept; gives its id."""
     await world.recordings.keep(actor_of(user), team.project.id, 7)
     at = int(world.now.timestamp()) * 1_000_000
-    usage = record(project=team.project.id, user=user.id, at=at, key="", request_id="req-said")
+    usage = record(
+        project=team.project.id,
+        user=user.id,
+        at=at,
+        key="",
+        request_id="req-said",
+        cache_miss="system prompt changed at messages[0]",
+    )
     await SqlUsage(world.database).append([usage])
     said = [{"role": "user", "content": "What is the tallest tree?"}]
     asked = msgspec.json.encode({"messages": said}).decode()

@@ -128,7 +128,7 @@ async def drawn(request: ChatRequest, options: ChatOptions = ChatOptions()) -> S
 
 
 def asked(**changes: object) -> ChatRequest:
-    return ChatRequest("m", (Message("user", "Hi"),), **changes)  # type: ignore[arg-type]
+    return ChatRequest("m", (Message("user", "Hi"),), **changes)  # type: ignore[arg-type]  # of any field
 
 
 TOOL = Tool("f", parameters={"type": "object", "properties": {}})

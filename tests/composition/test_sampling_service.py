@@ -57,7 +57,7 @@ def shown(service: Service, prefix: str = "/v1") -> dict[str, Any]:
 def text(service: Service, model: str, **sampling: Any) -> str | None:
     client = OpenAI(base_url=service.base_url, api_key="none")
     answer = client.chat.completions.create(
-        model=model, messages=ASK, seed=7, max_tokens=24, extra_body=sampling  # type: ignore[arg-type]
+        model=model, messages=ASK, seed=7, max_tokens=24, extra_body=sampling  # type: ignore[arg-type]  # the SDK wants a literal
     )  # fmt: skip
     return answer.choices[0].message.content
 
