@@ -136,7 +136,7 @@ class Case:
             sampling=SamplingParams(seed=7),
             visible=(),
             end_tokens=(END,),
-            ignored=(),
+            answer=None,
         )
 
     def request(self) -> ChatRequest:

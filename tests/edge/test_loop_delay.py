@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,81 @@ async def test_no_request_holds_the_loop(tmp_path: Path, model: str) -> None:
                     status = await client.post(_DOORS[model], model, fields)
                 if watch.longest > _BOUND or status >= 500:
                     slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
+    assert not slow
+
+
+def _names(count: int) -> list[str]:
+    return [f"p{number}" for number in range(count)]
+
+
+def _condition(number: int, names: Sequence[str]) -> Mapping[str, Any]:
+    then, otherwise = names[(number + 1) % len(names)], names[(number + 2) % len(names)]
+    known = {"properties": {names[number]: {"const": "a"}}, "required": [names[number]]}
+    return {"if": known, "then": {"required": [then]}, "else": {"required": [otherwise]}}
+
+
+def _inside(depth: int) -> Mapping[str, Any]:
+    schema: Mapping[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {
+            "type": "object",
+            "properties": {"a": schema, "b": {"type": "integer"}},
+            "if": {"properties": {"b": {"const": 1}}},
+            "then": {"required": ["a"]},
+            "dependentRequired": {"a": ["b"]},
+            "minProperties": 1,
+        }
+    return schema
+
+
+# Rules whose grammars grow faster than they do, each of about as many parts as the number says.
+_RULES: Mapping[str, Callable[[int], Mapping[str, Any]]] = {
+    "patterns": lambda count: {
+        "patternProperties": {f"^k{n}$": {"minLength": n} for n in range(count)}
+    },
+    "open patterns": lambda count: {
+        "patternProperties": {f"p.*{n}": {"minLength": n} for n in range(count)}
+    },
+    "patterns and names": lambda count: {
+        **_object(count),
+        "patternProperties": {f"p.*{n}": {"minLength": n} for n in range(count)},
+    },
+    "conditions": lambda count: {
+        **_object(count), "allOf": [_condition(n, _names(count)) for n in range(count)],
+    },
+    "conditions inside": lambda count: _inside(min(count // 4, 40)),
+    "exclusions": lambda count: {
+        "type": "string", "not": {"anyOf": [{"pattern": f"(a|b)*c{{{n}}}"} for n in range(count)]},
+    },
+    "one of": lambda count: {
+        "oneOf": [{**_object(5), "required": [f"p{n % 5}"]} for n in range(count)]
+    },
+    "dependencies": lambda count: {
+        **_object(count), "dependentSchemas": dict.fromkeys(_names(count), _object(9)),
+    },
+    "items": lambda count: {
+        "allOf": [{"contains": {"const": n}, "minContains": 2} for n in range(count)]
+    },
+    "anchors": lambda count: {
+        "$defs": {f"d{n}": {"$id": f"http://x/{n}", "$anchor": f"a{n}"} for n in range(count)},
+        "allOf": [{"$ref": f"http://x/{n}#a{n}"} for n in range(count)],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [60, 160, 1_000])
+async def test_no_rule_of_a_schema_holds_the_loop(tmp_path: Path, count: int) -> None:
+    slow: dict[str, str] = {}
+    config = '[[doors]]\nname = "endpoint"\nkeys = "off"\n[[models]]\nid = "m"\nengine = "fake"\n'
+    async with service_view(tmp_path, config) as home:
+        client = Client(home)
+        assert await client.post("endpoint", "m", {}) == 200
+        for name, rule in _RULES.items():
+            watch = Watch()
+            with watch.looking():
+                await client.post("endpoint", "m", _schema(rule(count)))
+            if watch.longest > _BOUND:
+                slow[name] = f"{watch.longest:.3f} s in {watch.what}"
     assert not slow
 
 

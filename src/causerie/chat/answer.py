@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import msgspec
@@ -40,6 +40,8 @@ class AnswerPlan:
     """Whether the answer may hold the text of a control token."""
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
+    checked: Mapping[str, object] | None = field(default=None, compare=False)
+    """Its rewritten schema, to check the finished answer by."""
 
 
 async def answer_plan(
@@ -78,7 +80,8 @@ def _schema(
 ) -> AnswerPlan:
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     plan = _json(output.schema, output.param, white_space, prepared.text)
-    return replace(plan, spell=spells(text, control_tokens), ignored=prepared.ignored)
+    spell = spells(text, control_tokens)
+    return replace(plan, spell=spell, ignored=prepared.ignored, checked=prepared.rules)
 
 
 def _json(

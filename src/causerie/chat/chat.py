@@ -170,9 +170,9 @@ class TextChat:
 
 
 def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
-    return Enforced(
-        request.output, plan.functions.arguments, request.tool_choice.mode == "required"
-    )
+    document = plan.answer.checked if plan.answer else None
+    required = request.tool_choice.mode == "required"
+    return Enforced(request.output, document, plan.functions.arguments, required)
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:

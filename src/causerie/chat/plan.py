@@ -60,8 +60,12 @@ class Plan:
     sampling: SamplingParams
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
-    ignored: tuple[str, ...]
-    """Annotations of the request's schemas that nobody knows, as a response header names them."""
+    answer: AnswerPlan | None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Annotations of the schemas that nobody knows, as a response header names them."""
+        return (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ async def make_plan(
         sampling=_sampling(request, model, thought),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
-        ignored=(*functions.ignored, *(answer.ignored if answer else ())),
+        answer=answer,
     )
 
 

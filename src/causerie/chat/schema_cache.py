@@ -14,7 +14,8 @@ from typing import TypeVar, cast
 from causerie.runtime.offload import offload
 
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
-_LONG = 10_000  # characters of schemas; more take so long that they go to a thread
+_LONG = 2_000  # characters of schemas; more take so long that they go to a thread
+_SLOW = "patternProperties"  # whose patterns are compared with each other
 
 _T = TypeVar("_T")
 
@@ -33,7 +34,8 @@ class SchemaCache:
         if (found := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return cast(_T, found[0])
-        made = make() if len(text) <= _LONG else await offload(make)
+        slow = len(text) > _LONG or _SLOW in text
+        made = await offload(make) if slow else make()
         if key not in self._known:
             self._characters += len(text)
             self._known[key] = made, len(text)

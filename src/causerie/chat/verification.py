@@ -32,6 +32,8 @@ class Enforced:
     """Constraints that the grammar of a reply enforces."""
 
     answer: OutputFormat | None = None
+    document: Mapping[str, object] | None = None
+    """The rewritten schema of the answer, if it has one."""
     functions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """The rewritten schema of the arguments of each function."""
     call_required: bool = False
@@ -60,6 +62,8 @@ class _Choice:
             return "A call was required, and there is text in its place."
         if self.calls or enforced.answer is None or not whole:
             return self.fault_of_calls(enforced, whole=whole)
+        if enforced.document is not None:
+            return validate_json(said, enforced.document)
         return validate(said, enforced.answer)
 
     def fault_of_calls(self, enforced: Enforced, *, whole: bool) -> str | None:

@@ -23,6 +23,7 @@ _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap
 _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the alternatives
 _MOST_COUNTED = 12  # properties of which some number is to be there
+_MOST_MATCHED = 4_000  # pairs of a named property and a pattern of properties in one schema
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
 _SILENT = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 _RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
@@ -248,6 +249,9 @@ class SchemaNarrowing:
         """A named property follows the patterns that its name matches, too."""
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
+            return
+        if len(patterns) * len(named) > _MOST_MATCHED:
+            parts.left.append("patternProperties")
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
         matched = {

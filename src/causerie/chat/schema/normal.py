@@ -18,7 +18,7 @@ from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain, satisfiable
 from causerie.chat.schema.narrowing import SchemaNarrowing
-from causerie.chat.schema.overlap import may_overlap
+from causerie.chat.schema.overlap import PatternIndex, PatternOverlap
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
@@ -31,6 +31,19 @@ JsonSchema = Mapping[str, object] | bool
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
 _MOST_IGNORED = 32  # unknown keywords and formats that are named
+
+
+@dataclass(slots=True)
+class _Group:
+    """Patterns of properties that have one schema."""
+
+    patterns: list[str]
+    part: object
+
+    @property
+    def pattern(self) -> str:
+        first, *others = self.patterns
+        return "|".join(f"(?:{each})" for each in self.patterns) if others else first
 
 
 @dataclass(slots=True)
@@ -55,6 +68,7 @@ class Rewriter:
     _left: dict[str, str] = field(default_factory=dict)  # by pointer
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
+    _overlap: PatternOverlap = field(default_factory=PatternOverlap)
 
     def __post_init__(self) -> None:
         self._values = Values(self._refuse)
@@ -355,25 +369,41 @@ class Rewriter:
         if self.for_grammar and not place.by_itself:
             self._left[pointer] = key  # alongside other schemas of the object, grammars have none
             return
-        patterns: Node = {}
+        index, groups = PatternIndex(), list[_Group]()
         for pattern, schema in self._named(value, pointer):
             at = step(pointer, pattern)
             rewritten, *ahead = self._rewritten(pattern, at)
             if ahead:
                 raise self._refuse(at, LOOKS)
             part = self._below(place, schema, key, pattern)
-            rival = next((each for each in patterns if self._overlap(each, rewritten)), None)
+            rival = self._rival(index, groups, rewritten, part)
             if rival is None:
-                patterns[rewritten] = part
-            elif patterns[rival] == part:
-                del patterns[rival]
-                patterns[f"(?:{rival})|(?:{rewritten})"] = part
-            else:
+                index.add(rewritten, len(groups))
+                groups.append(_Group([rewritten], part))
+            elif groups[rival].part == part:
+                index.add(rewritten, rival)
+                groups[rival].patterns.append(rewritten)
+            elif self.for_grammar:
                 self._left[at] = key
-        out[key] = patterns
+            else:
+                groups[rival].part = {"allOf": [groups[rival].part, part]}
+        out[key] = {group.pattern: group.part for group in groups}
 
-    def _overlap(self, one: str, other: str) -> bool:
-        return self.for_grammar and one != other and may_overlap(one, other)
+    def _rival(
+        self, index: PatternIndex, groups: Sequence[_Group], pattern: str, part: object
+    ) -> int | None:
+        """Return the group of patterns that cannot stand alongside this one.
+
+        The check takes all patterns as they are, so only the same one is a rival there.
+        """
+        for other, group in index.near(pattern):
+            if not self.for_grammar:
+                same = other == pattern
+            else:
+                same = groups[group].part == part or self._overlap.possible(other, pattern)
+            if same:
+                return group
+        return None
 
     def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key)

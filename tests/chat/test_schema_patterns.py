@@ -1,0 +1,58 @@
+"""Patterns of properties: all hold, and comparing them takes a bounded time."""
+
+from __future__ import annotations
+
+import pytest
+
+from causerie.chat.schema import prepare
+from causerie.chat.schema.overlap import PatternIndex
+from causerie.chat.validation import validate
+from causerie.protocol.request import JsonSchema
+
+
+def test_patterns_that_are_written_alike_all_hold() -> None:
+    schema = {"patternProperties": {r"^\d": {"type": "integer"}, "^[0-9]": {"minimum": 5}}}
+    for text, valid in (('{"1": 5}', True), ('{"1": 5.5}', False), ('{"1": 4}', False)):
+        assert (validate(text, JsonSchema(schema)) is None) is valid
+
+
+def test_patterns_that_begin_differently_are_all_in_the_grammar() -> None:
+    each = {f"^{name}": {"type": "string", "minLength": n} for n, name in enumerate("abcdefghij")}
+    prepared = prepare({"type": "object", "patternProperties": each}, param="p")
+    assert prepared.left == ()
+    assert all(f'"^{name}"' in prepared.text for name in "abcdefghij")
+
+
+def test_few_patterns_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, str]] = []
+
+    def overlap(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr("causerie.chat.schema.overlap._may_overlap", overlap)
+    each = {f"a.*{n}$": {"type": "string", "minLength": n} for n in range(40)}
+    prepared = prepare({"type": "object", "patternProperties": each}, param="p")
+    assert len(compared) == 6
+    assert len(prepared.left) == 36  # the other patterns are only checked
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("^a", "^b", True),
+        ("^k1$", "^k12$", True),
+        ("^k1", "^k12", False),
+        ("^k1?", "^k2", False),
+        ("^ab*", "^ac", False),
+        ("^a|b", "^b", False),
+        ("a", "^b", False),
+        ("^a$", "^a", False),
+        ("^a{0,2}b", "^b", False),
+    ],
+)
+def test_beginnings_tell_patterns_apart(one: str, other: str, apart: bool) -> None:
+    for first, second in ((one, other), (other, one)):
+        index = PatternIndex()
+        index.add(first, 0)
+        assert (list(index.near(second)) == []) is apart
