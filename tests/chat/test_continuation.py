@@ -49,6 +49,10 @@ TOOL = Tool("get_weather", WEATHER)
 CALL = (
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln", "days": 2}}\n</tool_call>'
 )
+NO_TOOLS = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 THOUGHT = "<think>\nWas ist 日本?\n\nHm.\n</think>\n\nEin Land <b>."
 
 
@@ -103,6 +107,21 @@ async def test_cut_anywhere_it_is_the_same_reply(case: str, tokens_known: bool) 
             assert merged.usage.prompt == whole.usage.prompt
             assert merged.usage.completion == whole.usage.completion - cut.partial.completion
             assert merged.usage.reasoning == whole.usage.reasoning - cut.partial.reasoning_tokens
+
+
+async def test_one_call_stays_one_when_it_is_continued() -> None:
+    """The rest has as many tokens as the rest of the undisturbed reply, whose model writes one."""
+    request = asked(tools=(TOOL,), tool_choice=ToolChoice("required"))
+    script, options = FakeScript([f"{CALL}\n{CALL}"]), ChatOptions(template=NO_TOOLS)
+    target = TextChat(FakeEngine("m", script), Unchecked(), options)
+    whole, cuts = await whole_and_cuts(target, request)
+    begun = next(cut for cut in cuts if cut.partial.calls)
+    again = TextChat(FakeEngine("m", script), Unchecked(), options)
+    merged = await continued(again, request, begun)
+    assert merged.said == whole.said
+    assert whole.usage is not None
+    assert merged.usage is not None
+    assert merged.usage.completion == whole.usage.completion - begun.partial.completion
 
 
 async def test_a_reply_is_continued_again_and_again() -> None:

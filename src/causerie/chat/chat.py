@@ -154,8 +154,9 @@ class TextChat:
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
         """Return the plan and the choices ready to run."""
-        if partial is not None and partial.calls and request.parallel_tool_calls is None:
-            # The target that began the reply may be known to write several.
+        several = partial is not None and len(partial.calls) > 1
+        if several and request.parallel_tool_calls is None:
+            # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, self._engine, partial)
         facts, param = model.facts, _constrained_by(request)
