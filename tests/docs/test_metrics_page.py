@@ -6,40 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgekit import Statuses
-from prometheus_client.parser import text_string_to_metric_families
+from metrickit import exposed
 
-from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import Overloaded, ServiceError
-from causerie.metering.counters import MetricsCounters
-from causerie.metering.meter import Record
-from causerie.protocol.events import Usage
-from causerie.routing.circuit_breaker import CircuitBreaker
-from causerie.routing.target_state import TargetState
+from causerie.errors import ServiceError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference/metrics.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference/metrics.md").read_text(encoding="utf-8")
+ALERTS = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(causerie_\w+)` \| (\w+) \| ?([^|]*) ?\|", re.MULTILINE)
-BESIDES = {"le"}  # of every histogram
-
-
-def exposed() -> dict[str, tuple[str, set[str]]]:
-    """Kind and labels of every metric of a service in which everything has happened."""
-    target: object = None
-    target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]  # unused
-    target_state.failed(Overloaded("full"))
-    engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
-    counters = MetricsCounters(
-        Statuses([engine]).status, lambda: [("m", 1)], lambda: [target_state.status()], lambda: True
-    )
-    counters.refused("d", "invalid_json", 400)
-    record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)
-    counters.write(record)
-    found: dict[str, tuple[str, set[str]]] = {}
-    for family in text_string_to_metric_families(counters.exposition().decode()):
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = {label for sample in family.samples for label in sample.labels}
-        found[name] = (family.type, labels - BESIDES)
-    return found
 
 
 def test_every_metric_is_on_the_page() -> None:
@@ -69,7 +43,7 @@ def _matchers(expression: str) -> list[list[tuple[str, str, str]]]:
 
 def test_examples_name_labels_that_their_metrics_have() -> None:
     suffix = re.compile(r"_(bucket|sum|count)$")
-    selectors = _SELECTOR.findall(PAGE)
+    selectors = _SELECTOR.findall(PAGE + ALERTS)
     assert selectors
     for metric, conditions in selectors:
         labels = exposed()[suffix.sub("", metric)][1]
@@ -96,7 +70,7 @@ def _matches(failure: type[ServiceError], conditions: list[tuple[str, str, str]]
 
 def test_one_of_the_alerts_sees_every_failure() -> None:
     """Those for want of room have an alert of their own, so that full is told from broken."""
-    alerts = dict(_ALERT.findall(PAGE))
+    alerts = dict(_ALERT.findall(ALERTS))
     [fails] = _matchers(alerts["CauserieFails"])
     [full] = _matchers(alerts["CauserieIsFull"])
     found = list(_failures())

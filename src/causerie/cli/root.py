@@ -16,6 +16,7 @@ from causerie.cli import (
     check,
     key,
     keys,
+    migrate,
     models,
     probe,
     projects,
@@ -62,6 +63,7 @@ app.command("chat")(chat.chat)
 app.command("probe")(probe.probe)
 app.command("bench")(bench.bench)
 app.command("key")(key.key)
+app.command("migrate")(migrate.migrate)
 app.add_typer(users.app, name="users")
 app.add_typer(projects.app, name="projects")
 app.add_typer(keys.app, name="keys")

@@ -36,7 +36,7 @@ from causerie.store.database import Database
 from causerie.store.encryption import seal_secrets
 from causerie.store.key_file import key_of_file
 from causerie.store.reports import SqlUsageReader
-from causerie.store.schema import NewerSchema, upgrade
+from causerie.store.schema import NewerSchema, revision, upgrade
 from causerie.store.tls import WrongAddress
 from causerie.store.usage import SqlUsage
 
@@ -104,6 +104,15 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     database = await opened(store)
     try:
         yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+    finally:
+        await database.close()
+
+
+async def migrated(store: StoreSettings) -> str:
+    """Bring the tables to this version and return their revision; raise :class:`CannotStart`."""
+    database = await opened(store)
+    try:
+        return await revision(database) or ""
     finally:
         await database.close()
 
