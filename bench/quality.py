@@ -3,7 +3,8 @@
 Each case is asked at temperature 0 of one side, then of the other. Tool calls: the single-turn
 cases of the Berkeley Function Calling Leaderboard with `tool_choice: auto`. Forced calls: the same
 functions with `tool_choice: required`. Forms: answers in a JSON Schema, which are to end by
-themselves. Printed are right (or valid) replies of all, for both sides.
+themselves. LangChain: its standard tests of chat models. Printed are right (or valid) replies, or
+passed tests, of all, for both sides.
 
 make bench BENCH=bench/quality.py ARGS="--weights MODEL.gguf"
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from quality import bfcl
+from quality import bfcl, langchain
 from quality.forms import FORMS
 from quality.sides import Reply, ask, bare_engine
 from service import AS_USERS, serving
@@ -31,7 +32,7 @@ from service import AS_USERS, serving
 CONTEXT = 4096
 MAX_TOKENS = 512
 FORM_TOKENS = 256
-GROUPS = [*bfcl.CATEGORIES, "forced", "forms"]
+GROUPS = [*bfcl.CATEGORIES, "forced", "forms", "langchain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def main() -> None:
         print(f"{options.weights.name}\n{'':34}{'service':>10}{'engine':>10}{'cases':>8}")
         for name, tasks in _groups(options):
             report(name, list(tasks), service.root, bare, verbose=options.verbose)
+        if "langchain" in options.only:
+            report_langchain(service.root, bare, options)
 
 
 def report(name: str, tasks: Sequence[Task], ours: str, bare: str, *, verbose: bool) -> None:
@@ -85,10 +88,23 @@ def report(name: str, tasks: Sequence[Task], ours: str, bare: str, *, verbose: b
         print(f"{name + ', ' + label:34}{figures}{len(tasks):>8}", flush=True)
 
 
+def report_langchain(ours: str, bare: str, options: argparse.Namespace) -> None:
+    """Run LangChain's tests at both sides; print how many passed."""
+    python = langchain.environment(options.data)
+    found = [langchain.run(python, root) for root in (ours, bare)]
+    for side, outcome in zip(("service", "engine"), found, strict=True):
+        if options.verbose:
+            print(f"    {side} lost {', '.join(outcome.lost) or 'none'}", file=sys.stderr)
+    figures = "".join(f"{outcome.passed:>10}" for outcome in found)
+    cases = max(outcome.passed + len(outcome.lost) for outcome in found)
+    print(f"{'langchain, passed':34}{figures}{cases:>8}", flush=True)
+
+
 def _groups(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Task]]]:
     """The groups of tasks by name."""
-    wheel = None if options.only == ["forms"] else bfcl.fetch(options.data)
-    for group in options.only:
+    groups = [group for group in options.only if group != "langchain"]
+    wheel = None if set(groups) <= {"forms"} else bfcl.fetch(options.data)
+    for group in groups:
         if group == "forms":
             yield group, _forms()
         elif group == "forced":
