@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 from limitkit import (
     Clock,
+    CountedIn,
     ServiceView,
     Used,
     key,
@@ -16,7 +17,6 @@ from limitkit import (
     open_service_view,
     told,
 )
-from valkeyserver import ValkeyServer
 
 from causerie.access.lease import Lease
 from causerie.access.quota import Rates, RateScope, Tokens
@@ -25,8 +25,8 @@ from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 
 
 @pytest.fixture
-async def service_view(counted_in: ValkeyServer | None) -> AsyncIterator[ServiceView]:
-    async with open_service_view(counted_in) as made:
+async def service_view(limits_in: CountedIn) -> AsyncIterator[ServiceView]:
+    async with open_service_view(limits_in) as made:
         yield made
 
 

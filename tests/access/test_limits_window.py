@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limitkit import ServiceView, Used, key, model, open_service_view
-from valkeyserver import ValkeyServer
+from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view
 
 from causerie.access.quota import RateScope, Tokens
 from causerie.errors import RateLimited
@@ -83,11 +82,11 @@ steps = st.lists(st.tuples(pauses, groups, needs, st.integers(0, 3), truths), ma
 @settings(max_examples=150, deadline=None)
 @given(steps=steps, foreseen=st.booleans())
 async def test_never_more_than_the_limit_and_nobody_blocked_while_there_is_room(
-    counted_in: ValkeyServer | None,
+    limits_in: CountedIn,
     steps: list[tuple[int, tuple[RateScope, ...], Tokens, int, Tokens]],
     foreseen: bool,
 ) -> None:
-    async with open_service_view(counted_in) as service_view:
+    async with open_service_view(limits_in) as service_view:
         await _walk(service_view, steps, foreseen)
 
 
@@ -142,9 +141,9 @@ def _settle(seen: Seen, used: Tokens, now: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(past=st.lists(st.tuples(pauses, needs), max_size=40), need=needs)
 async def test_who_waits_as_long_as_told_is_let_in(
-    counted_in: ValkeyServer | None, past: list[tuple[int, Tokens]], need: Tokens
+    limits_in: CountedIn, past: list[tuple[int, Tokens]], need: Tokens
 ) -> None:
-    async with open_service_view(counted_in) as service_view:
+    async with open_service_view(limits_in) as service_view:
         await _wait_as_told(service_view, past, need)
 
 
@@ -169,9 +168,9 @@ async def _wait_as_told(
 @settings(max_examples=100, deadline=None)
 @given(pauses=st.lists(pauses, max_size=200), limit=st.integers(1, 20))
 async def test_no_minute_has_more_requests_than_the_limit(
-    counted_in: ValkeyServer | None, pauses: list[int], limit: int
+    limits_in: CountedIn, pauses: list[int], limit: int
 ) -> None:
-    async with open_service_view(counted_in) as service_view:
+    async with open_service_view(limits_in) as service_view:
         await _count(service_view, pauses, limit)
 
 
@@ -192,10 +191,8 @@ async def _count(service_view: ServiceView, pauses: list[int], limit: int) -> No
 
 
 @pytest.mark.parametrize("step_ms", [7, 99, 100, 101])
-async def test_a_steady_caller_gets_the_whole_limit(
-    counted_in: ValkeyServer | None, step_ms: int
-) -> None:
-    async with open_service_view(counted_in) as service_view:
+async def test_a_steady_caller_gets_the_whole_limit(limits_in: CountedIn, step_ms: int) -> None:
+    async with open_service_view(limits_in) as service_view:
         # Ten in each of five minutes; a sixth may have started, as each is a tenth of a second
         # early.
         assert 50 <= await _steady(service_view, step_ms) < 60

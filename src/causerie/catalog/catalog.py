@@ -39,6 +39,10 @@ class Catalog:
             f"There is no model {name[:200]} here.{hint}", code="model_not_found", param="model"
         )
 
+    def has(self, name: str) -> bool:
+        """Return true if a model has this id or alias."""
+        return name in self._by_name or self._twisted(name) is not None
+
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
         """The models among ``names`` (``None``: all), in the configured order."""
         return [entry for entry in self._entries if names is None or entry.id in names]

@@ -24,6 +24,7 @@ from causerie.composition.service import listen, service
 from causerie.composition.signals import hangups, reloaded
 from causerie.composition.startup import CannotStart, StartWatcher, run, take_address
 from causerie.composition.validated import checked
+from causerie.composition.workers import shared_state, workers_of
 from causerie.edge.ownership import owned
 from causerie.edge.server import Bound, Listen
 from causerie.engines import (
@@ -75,18 +76,22 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Start
         listening = listen(settings.server)
         makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
+        state = shared_state(settings)
         with ExitStack() as taken:
             address = taken.enter_context(take_address(listening))
             scraped = settings.metrics.address
             metrics = scraped and taken.enter_context(take_address(Listen(*scraped)))
-            bound = Bound(address, metrics)
             async with (
                 Fleet(makers.entries(), memory_budget=budget) as fleet,
-                service(settings, fleet, credentials) as running,
+                service(settings, fleet, credentials, state) as running,
+                workers_of(running, state, address) as workers,
             ):
                 if (link := await running.first_link()) is not None:
                     watcher.first_link(link.token)
-                reloading = Reloading(loaded, partial(checked, read), running, makers.renew(fleet))
+                bound = Bound(address, metrics, workers)
+                reloading = Reloading(
+                    loaded, partial(checked, read), running, makers.renew(fleet), workers
+                )
                 running.configuration = reloading
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 folder = runtime_folder(variables())

@@ -12,6 +12,7 @@ from causerie.access.windows import MemoryCounters
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
 from causerie.settings import SharedSettings
+from causerie.workers.state import SharedState
 
 _FIRST_SECONDS = 2.0
 
@@ -21,27 +22,33 @@ class Distribution:
     """Counters of limits and budgets.
 
     ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
-    shared server answers; ``None``: nothing is shared.
+    shared server answers; ``None``: nothing is shared. ``state`` is that of several processes.
     """
 
     counters: RateLimiter
     budgets: SharedBudgetStore | None = None
     here: Callable[[], bool | None] = lambda: None
+    state: SharedState | None = None
 
 
 @asynccontextmanager
-async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
+async def sharing(
+    shared: SharedSettings, state: SharedState | None = None
+) -> AsyncIterator[Distribution]:
     """Yield the counters, for as long as the service runs.
+
+    Processes of one service count in their ``state``, unless replicas share a server.
 
     If the server is away when the service starts, the start waits for a moment, and then
     reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
     address.
     """
     if shared.url is None:
-        yield Distribution(MemoryCounters())
+        yield Distribution(MemoryCounters() if state is None else state.counters, state=state)
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
-    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
+    from causerie.distributed import budgets, line, replica  # noqa: PLC0415 - see above
+    from causerie.distributed.counters import DistributedCounters  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
@@ -56,5 +63,5 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            counters.DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here
+            DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here, state
         )

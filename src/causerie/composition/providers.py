@@ -18,6 +18,7 @@ from causerie.composition.certificates import tls_context, tls_digest
 from causerie.protocol.image_hosts import Inside
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.request_slots import RequestSlots
 from causerie.routing.health import Check
 from causerie.settings import HealthCheckSettings, Settings, SettingsError
 from causerie.settings import provider as described
@@ -39,15 +40,22 @@ class ConnectedProvider:
     reach: Reach = field(default_factory=Reach, repr=False)
 
 
+def own_slots(provider: str, most: int | None) -> RequestSlots:
+    """The slots of a provider, counted in this process alone."""
+    return RequestSlots(most)
+
+
 def connected(
     settings: Settings,
     credentials: Credentials,
     before: Mapping[str, ConnectedProvider],
     aside: Callable[[], Mapping[str, str]] | None = None,
+    slots: Callable[[str, int | None], RequestSlots] = own_slots,
 ) -> Mapping[str, ConnectedProvider]:
     """The providers by name; those of ``before`` that have not changed are taken over.
 
-    ``aside`` gives what each chat request has of headers in addition. Raises
+    ``aside`` gives what each chat request has of headers in addition, ``slots`` the slots of a
+    provider by its name and their number. Raises
     :class:`SettingsError` where certificates cannot be used.
     """
     made: dict[str, ConnectedProvider] = {}
@@ -62,7 +70,7 @@ def connected(
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _made(one, key, proxy, recipe)
+                made[one.name] = _made(one, key, proxy, recipe, slots)
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -107,7 +115,11 @@ def _settled(one: described.ProviderSettings, *, metered: bool) -> described.Pro
 
 
 def _made(
-    one: described.ProviderSettings, key: str | None, proxy: str | None, recipe: bytes
+    one: described.ProviderSettings,
+    key: str | None,
+    proxy: str | None,
+    recipe: bytes,
+    slots: Callable[[str, int | None], RequestSlots],
 ) -> ConnectedProvider:
     way = reach(one, proxy)
     client = HttpClient(one.base_url, way)
@@ -128,7 +140,7 @@ def _made(
             between_chunks=one.timeouts.between_chunks,
             total=one.timeouts.total,
         ),
-        max_concurrent=one.max_concurrent,
+        slots=slots(one.name, one.max_concurrent),
     )
     return ConnectedProvider(provider, client, recipe, key, way)
 

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from causerie.composition.service import Prepared, RunningService
+from causerie.composition.workers import Workers
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 _READ_AT_START = (
     "server.host",
     "server.port",
+    "server.workers",
     "server.busy_poll_seconds",
     "server.drain_seconds",
     "metrics.listen",
@@ -64,7 +66,10 @@ class ServiceFacts(msgspec.Struct, frozen=True):
 
 
 class Reloading:
-    """Reloads, one after the other. ``models`` gives the fleet the models of new settings."""
+    """Reloads, one after the other. ``models`` gives the fleet the models of new settings.
+
+    ``workers`` serve by the same settings, if there are any.
+    """
 
     def __init__(
         self,
@@ -72,7 +77,9 @@ class Reloading:
         read: Callable[[], tuple[Loaded, Credentials]],
         parts: RunningService,
         models: Callable[[Settings, Credentials], None],
+        workers: Workers | None = None,
     ) -> None:
+        self._workers = workers
         self._started_with = loaded
         self._read = read
         self._parts = parts
@@ -118,9 +125,13 @@ class Reloading:
     async def _reloaded(self) -> ReloadOutcome:
         prepared = await asyncio.to_thread(self._prepare)
         settings = prepared.settings
+        if self._workers is not None:
+            await self._workers.prepare(settings, prepared.credentials)
         # From here on nothing waits: a request sees all of the new parts or none.
         self._models(settings, prepared.credentials)
         self._parts.replace(prepared)
+        if self._workers is not None:
+            self._workers.commit()
         return ReloadOutcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),
             doors=len(prepared.doors.doors),
@@ -134,6 +145,8 @@ class Reloading:
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(self.file), "", advice)])
         loaded, credentials = self._read()
+        if self._workers is not None:
+            self._workers.make_places(loaded.settings)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
         return self._parts.prepare(loaded.settings, credentials)

@@ -28,7 +28,13 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
 from causerie.composition.catalog import offered
 from causerie.composition.distribution import Distribution, sharing
-from causerie.composition.providers import ConnectedProvider, checks, close, connected
+from causerie.composition.providers import (
+    ConnectedProvider,
+    checks,
+    close,
+    connected,
+    own_slots,
+)
 from causerie.composition.targets import (
     ChatParts,
     Targets,
@@ -37,12 +43,14 @@ from causerie.composition.targets import (
     provider_models,
 )
 from causerie.composition.tracing import UNTRACED, Traces, tracing
+from causerie.composition.worker_part import part_for_workers
 from causerie.edge import doors
 from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import RequestLimits
 from causerie.edge.ownership import owned
+from causerie.edge.partial import PartialEdge
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
@@ -56,7 +64,7 @@ from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router
-from causerie.routing.target_state import TargetStatus
+from causerie.routing.target_state import TargetState, TargetStatus
 from causerie.settings import Problem, ServerSettings, Settings, SettingsError
 from causerie.settings import price as configured_price
 from causerie.settings.addresses import (
@@ -67,6 +75,7 @@ from causerie.settings.addresses import (
     host_names,
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
+from causerie.workers.state import PARENT, SharedState
 
 if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
@@ -89,17 +98,21 @@ class Prepared:
 
 @asynccontextmanager
 async def service(
-    settings: Settings, engines: Fleet, credentials: Credentials = NO_CREDENTIALS
+    settings: Settings,
+    engines: Fleet,
+    credentials: Credentials = NO_CREDENTIALS,
+    state: SharedState | None = None,
 ) -> AsyncIterator[RunningService]:
     """The service, ready to be served; leaving ends what it started.
 
-    Raises :class:`SettingsError` where files that the settings name cannot be
-    used, and :class:`CannotStart` where accounts, or shared limits, cannot be.
+    With a ``state`` it is one of several processes. Raises :class:`SettingsError` where files that
+    the settings name cannot be used, and :class:`CannotStart` where accounts, or shared limits,
+    cannot be.
     """
     async with AsyncExitStack() as stack:
-        shared = await stack.enter_async_context(sharing(settings.shared))
+        shared = await stack.enter_async_context(sharing(settings.shared, state))
         front = None
-        if has_accounts(settings):
+        if has_accounts(settings) and not is_worker(state):
             from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
 
             accounts = entered(settings, shared.budgets, credentials)
@@ -112,7 +125,8 @@ async def service(
         stack.push_async_callback(running.close)
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
-        _ = await stack.enter_async_context(owned(running.watch()))
+        if not is_worker(state):
+            _ = await stack.enter_async_context(owned(running.watch()))
         yield running
 
 
@@ -134,16 +148,18 @@ class RunningService:
         self._parts = parts
         self._targets = Targets()
         self._router = Router({})
+        if shared.state is not None:
+            self._router.begin_target = shared.state.begin_target
         self._retired: list[ConnectedProvider] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
         self._shared = shared
-        self._counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
-        sinks: list[RecordSink] = [self._counters, RequestLog(log_buffer)]
+        self.counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
+        sinks: list[RecordSink] = [self.counters, RequestLog(log_buffer)]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
         self._edge: Edge | None = None
         self._metrics_apart = False  # as it was at the start, like their socket
-        self.settings = Settings()
+        self.settings, self.credentials = Settings(), NO_CREDENTIALS
         self.catalog = Catalog(())
         self.configuration: Reloading | None = None
 
@@ -163,21 +179,28 @@ class RunningService:
 
         Raises :class:`SettingsError`.
         """
-        if has_accounts(settings) and self._front is None:
+        served = part_for_workers(settings) if is_worker(self._shared.state) else settings
+        if has_accounts(served) and self._front is None:
             words = "is for keys of accounts, which the service was started without; restart it"
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
-            settings,
+            served,
             door_table(settings),
-            connected(settings, credentials, self._targets.providers, self._traces.headers),
-            chat_options(settings),
+            connected(
+                served,
+                credentials,
+                self._targets.providers,
+                self._traces.headers,
+                own_slots if self._shared.state is None else self._shared.state.request_slots,
+            ),
+            chat_options(served),
             credentials,
         )
 
     def replace(self, prepared: Prepared) -> None:
         """Serve by these from now on. The engines have the models already."""
         settings, before = prepared.settings, self._targets
-        self.settings = settings
+        self.settings, self.credentials = settings, prepared.credentials
         self.doors = prepared.doors
         own = own_models(settings, prepared.options, self._engines, self._parts, before)
         remote = provider_models(settings, prepared.providers, before)
@@ -200,7 +223,8 @@ class RunningService:
         server = settings.server
         if self._edge is None:
             self._metrics_apart = settings.metrics.listen is not None
-            self._edge = Edge(prepared.doors, pipeline, self, self._counters)
+            kind = PartialEdge if is_worker(self._shared.state) else Edge
+            self._edge = kind(prepared.doors, pipeline, self, self.counters)
             if self._front is not None:
                 self._front.mount(self._edge, self)
         self._edge.replace(
@@ -255,6 +279,14 @@ class RunningService:
         """The last day of a target, in quarters of an hour."""
         return self._router.history(target)
 
+    def target_states(self) -> Sequence[TargetState]:
+        """Return what routing knows of all targets."""
+        return self._router.target_states()
+
+    def target_state(self, target: str) -> TargetState | None:
+        """Return what routing knows of a target."""
+        return self._router.target_state(target)
+
     def target_stats(self, target: str) -> TargetStats | None:
         """Return the state of a target, with its measurements."""
         return self._router.target_stats(target)
@@ -268,10 +300,15 @@ class RunningService:
         if own is not None:
             return not own.admission_queue.spares
         remote = self._targets.remote.get(target)
-        return remote is not None and not remote.chat.provider.spares
+        return remote is not None and not remote.chat.provider.slots.spares
 
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.admission_queue.waiting) for id, own in self._targets.own.items()]
+
+
+def is_worker(state: SharedState | None) -> bool:
+    """Return true if this process serves the part of workers only."""
+    return state is not None and state.member != PARENT
 
 
 def door_table(settings: Settings) -> DoorTable:

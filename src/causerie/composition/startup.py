@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from causerie.edge.application import Edge
+from causerie.edge.intake import Intake
 from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import Fleet, FleetEngine
@@ -82,9 +83,9 @@ async def run(
     reported and tried again by requests; when all of them fail, the service
     ends and :class:`CannotStart` is raised.
     """
-    _spare_the_collector()
+    spare_the_collector()
     _give_back_large_blocks()
-    start = _Start(engines, preload, watcher)
+    start = _Start(engines, preload, watcher, bound.intake)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
         try:
@@ -97,7 +98,7 @@ async def run(
         raise start.failure
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Exempt the objects made for the start from garbage collection, since they stay.
 
     Requests make few reference cycles: searching for them more rarely saves a tenth of a request's
@@ -125,7 +126,14 @@ def _give_back_large_blocks() -> None:
 class _Start:
     """Loads the models and tells the watcher."""
 
-    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
+    def __init__(
+        self,
+        engines: Fleet,
+        preload: Sequence[str],
+        watcher: StartWatcher,
+        intake: Intake | None,
+    ) -> None:
+        self._intake = intake
         self._engines = engines
         self._preload = preload
         self._watcher = watcher
@@ -155,6 +163,8 @@ class _Start:
             self.failure = found[0]
             self.stop.set()
             return
+        if self._intake is not None:
+            await self._intake.ready()
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> Exception | None:

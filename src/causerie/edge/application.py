@@ -14,6 +14,7 @@ from causerie.edge.doors import DoorTable, MountedDoor, host_name
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal, method_not_allowed, misdirected
 from causerie.edge.exchange import ClientGone, Exchange
+from causerie.edge.handover import HandedOver
 from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI, RequestLimits
@@ -117,7 +118,8 @@ class Edge:
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors
-        openai = OpenAI(pipeline, self.drain, limits)
+        self._limits = limits
+        openai = self._handlers(pipeline, limits)
         self._openai = openai
         self._door_routes = door_routes(openai)
         self._router_routes = self._door_routes
@@ -129,6 +131,10 @@ class Edge:
             None if own.metrics_apart else self._metrics_page,
             Documents(limits.max_messages) if own.docs else None,
         )
+
+    def _handlers(self, pipeline: Pipeline, limits: RequestLimits) -> OpenAI:
+        """Return the handlers of doors."""
+        return OpenAI(pipeline, self.drain, limits)
 
     def mount(
         self,
@@ -167,6 +173,8 @@ class Edge:
             await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
+        except HandedOver as handed:
+            await exchange.hand_over(handed.body)
         except ServiceError as refused:
             failure = refused
         except Exception:  # the true top: whatever it is, the client gets an answer
@@ -216,21 +224,25 @@ class Edge:
         return Exchange.refuse if of_door else found.refuse
 
     def _match(self, exchange: Exchange) -> RouteMatch:
-        """The way of a request; raises :class:`ServiceError` where there is none."""
+        """As :meth:`_find`; the matches of the last requests are remembered."""
         path, host = exchange.path, exchange.headers.get("host")
-        handler = self._own_handler(exchange, host)
-        if handler is not None:
-            match = RouteMatch(_behind_no_door(handler), _NO_DOOR, "")
-        else:
-            door, rest = self._doors.find(host, path)
-            routes = self._router_routes if door.kind == "router" else self._door_routes
-            door_handler, parameter = pick(routes, exchange.method, path.removesuffix(rest), rest)
-            match = RouteMatch(door_handler, door, parameter)
+        match = self._find(exchange)
         if len(path) + len(host or "") <= _MAX_PLACE:
             if len(self._matches) >= _MAX_MATCHES:
                 self._matches.clear()
             self._matches[exchange.method, host, path] = match
         return match
+
+    def _find(self, exchange: Exchange) -> RouteMatch:
+        """The way of a request; raises :class:`ServiceError` where there is none."""
+        path, host = exchange.path, exchange.headers.get("host")
+        handler = self._own_handler(exchange, host)
+        if handler is not None:
+            return RouteMatch(_behind_no_door(handler), _NO_DOOR, "")
+        door, rest = self._doors.find(host, path)
+        routes = self._router_routes if door.kind == "router" else self._door_routes
+        door_handler, parameter = pick(routes, exchange.method, path.removesuffix(rest), rest)
+        return RouteMatch(door_handler, door, parameter)
 
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
         """Return the handler of a path that is not below a door."""

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Sequence
 
 from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connection import Connection
+from causerie.edge.handover import CarriedRequest, HandOver
 from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
 from causerie.runtime.traffic import traffic
 
 
 class Connections:
-    """All connections of one server."""
+    """All connections of one server; ``hand_over`` gives one to another process, if there is any.
 
-    def __init__(self, handler: Handler, bounds: ConnectionLimits) -> None:
+    With ``gives_back`` a connection that came from there returns there after each response.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        bounds: ConnectionLimits,
+        hand_over: HandOver | None = None,
+        *,
+        gives_back: bool = False,
+    ) -> None:
+        self.hand_over = hand_over
+        self.gives_back = gives_back
         self.workers = Workers(handler)
         self.bounds = bounds
         self.heads = RequestHeads()
@@ -26,6 +41,16 @@ class Connections:
 
     def __call__(self) -> Connection:
         return Connection(self)
+
+    async def adopt(self, client: socket.socket, requests: Sequence[CarriedRequest]) -> None:
+        """Take over a connection that was accepted elsewhere, with what was read from it."""
+        client.setblocking(False)
+        try:
+            _, connection = await self.loop.connect_accepted_socket(self, client)
+        except OSError:  # the client has left
+            client.close()
+            return
+        connection.adopt(requests)
 
     def sweep(self) -> None:
         """Close what has waited too long."""

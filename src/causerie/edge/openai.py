@@ -92,6 +92,7 @@ class OpenAI:
                     request = self._read(body, door, request_hints)
                 else:
                     request = await offload(self._read, body, door, request_hints)
+                self._accept(request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
                 answer = (
@@ -124,6 +125,9 @@ class OpenAI:
         if request_hints.session and request.session_id is None:
             request = structs.replace(request, session_id=request_hints.session)
         return request
+
+    def _accept(self, request: ChatRequest, body: bytes) -> None:
+        """Answer it here."""
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:

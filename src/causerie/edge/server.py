@@ -9,10 +9,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from causerie.edge.application import Edge
 from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connections import Connections
+from causerie.edge.intake import Intake, Listener
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
@@ -50,10 +52,14 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Sockets that are bound: of the service, and of its metrics where they are apart."""
+    """Sockets that are bound: of the service, and of its metrics where they are apart.
+
+    ``intake`` takes the connections of the service, if other processes answer too.
+    """
 
     service: socket.socket
     metrics: socket.socket | None = None
+    intake: Intake | None = None
 
 
 def listening_socket(listen: Listen) -> socket.socket:
@@ -78,27 +84,42 @@ async def serve(
     :class:`OSError` where it cannot listen.
     """
     stop = stop or asyncio.Event()
-    hurry = asyncio.Event()
     bound = bound or Bound(listening_socket(listen))
-    listener = bound.service
-    host, port = listener.getsockname()[:2]
-    loop = asyncio.get_running_loop()
-    connections = Connections(edge.answer, listen.bounds)
+    hurry = asyncio.Event()
+    with bound.service as listener, _signals(asyncio.get_running_loop(), stop, hurry):
+        host, port = listener.getsockname()[:2]
+        ready = None if on_ready is None else partial(on_ready, host, port)
+        async with _scraped(edge, listen.bounds, bound.metrics):
+            intake = bound.intake or Listener(listener)
+            await answer(edge, listen, intake, stop, hurry, ready)
+
+
+async def answer(
+    edge: Edge,
+    listen: Listen,
+    intake: Intake,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    on_ready: Callable[[], None] | None = None,
+) -> None:
+    """Answer on the connections of ``intake`` until ``stop`` is set; see :func:`serve`."""
+    connections = Connections(
+        edge.answer, listen.bounds, intake.hand_over, gives_back=intake.gives_back
+    )
     connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
-    with listener, _signals(loop, stop, hurry):
-        server = await loop.create_server(connections, sock=listener, backlog=2048)
-        try:
-            async with owned(_sweep(connections)), _scraped(edge, listen.bounds, bound.metrics):
+    try:
+        async with owned(_sweep(connections)):
+            async with intake.taking(connections):
                 if on_ready is not None:
-                    on_ready(host, port)
+                    on_ready()
                 await stop.wait()
-                await _drain(edge, listen.drain_seconds, hurry)
-                server.close()
-                await _last_bytes(connections, hurry)
-        finally:
-            server.close()
-            connections.abort()
-            await connections.workers.end(_HANDLERS_SECONDS)
+                async with owned(intake.drained(hurry)) as others:
+                    await _drain(edge, listen.drain_seconds, hurry)
+                    await others
+            await _last_bytes(connections, hurry)
+    finally:
+        connections.abort()
+        await connections.workers.end(_HANDLERS_SECONDS)
 
 
 @asynccontextmanager

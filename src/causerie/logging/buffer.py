@@ -7,7 +7,7 @@ second, nor more than a few hundred lines, and :meth:`LogBuffer.flush` writes wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -19,6 +19,7 @@ from causerie.logging.setup import json_stream, wanted
 
 _SECONDS = 0.25
 _MOST = 256  # lines; more would hold up what else there is to do while they are written
+_WHOLE_BYTES = 4096  # a pipe takes so many in one piece, whoever else writes to it (POSIX PIPE_BUF)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 _Subject = TypeVar("_Subject")
@@ -72,10 +73,26 @@ class LogBuffer:
         lines = [line(subject, when) for line, subject, when in kept]
         out = json_stream()
         if out is not None:
-            out.write(_encoder.encode_lines(lines).decode())
-            out.flush()
+            for piece in _pieces(lines):
+                out.write(piece)
+                out.flush()
             return
         for line in lines:
             facts = asdict(cast(msgspec.Struct, line))
             when, level, event = facts.pop("time"), facts.pop("level"), facts.pop("event")
             getattr(structlog.get_logger(), level)(event, time=f"{when:%FT%T.%fZ}", **facts)
+
+
+def _pieces(lines: Sequence[LogLine]) -> Iterator[str]:
+    """Whole lines, in pieces that no other process can write into."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        text = _encoder.encode(line) + b"\n"
+        if piece and size + len(text) > _WHOLE_BYTES:
+            yield b"".join(piece).decode()
+            piece, size = [], 0
+        piece.append(text)
+        size += len(text)
+    if piece:
+        yield b"".join(piece).decode()

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
@@ -66,6 +67,25 @@ class TargetHealth(Protocol):
         ...
 
 
+class PlaceCounts(Struct, frozen=True, array_like=True):
+    """The numbers of one model behind one door, as they travel between processes."""
+
+    door: str
+    model: str
+    requests: Sequence[tuple[_End, int]]
+    tokens: Sequence[int]
+    """Prompt, completion, cached, reasoning; and replies that were continued."""
+    times: Mapping[str, tuple[Sequence[int], int, float]]
+    """By the name of the histogram: counts within each bound, of all, and the sum in seconds."""
+
+
+class Counts(Struct, frozen=True, array_like=True):
+    """What a process has counted: answered requests, and refused ones by door, status and code."""
+
+    places: Sequence[PlaceCounts] = ()
+    refused: Sequence[tuple[tuple[str, str, str], int]] = ()
+
+
 class MetricsCounters:
     """All metrics of one service; a sink for records.
 
@@ -102,6 +122,24 @@ class MetricsCounters:
         key = (door, str(status), code)
         self._refused[key] = self._refused.get(key, 0) + 1
 
+    def taken(self) -> Counts:
+        """Return what was counted since the last time; for another process, which adds it up."""
+        self._count()
+        counts = Counts(
+            [place.taken(*names) for names, place in self._places.items()],
+            list(self._refused.items()),
+        )
+        self._places.clear()
+        self._refused.clear()
+        return counts
+
+    def add(self, counts: Counts) -> None:
+        """Count what another process has counted."""
+        for place in counts.places:
+            self._places[place.door, place.model].merge(place)
+        for key, number in counts.refused:
+            self._refused[key] = self._refused.get(key, 0) + number
+
     def exposition(self) -> bytes:
         """Everything, in Prometheus' text format."""
         self._count()
@@ -134,6 +172,12 @@ class _Times:
         self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
         self.all += len(ordered)
         self.sum += sum(ordered)
+
+    def merge(self, within: Sequence[int], all: int, sum: float) -> None:
+        """Count what another histogram of the same bounds has counted."""
+        self.within = [one + other for one, other in zip(self.within, within, strict=True)]
+        self.all += all
+        self.sum += sum
 
     def buckets(self) -> list[tuple[str, float]]:
         """By upper bound, as Prometheus has them."""
@@ -181,6 +225,28 @@ class _Place:
         times["token"].add(
             [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
+
+    def taken(self, door: str, model: str) -> PlaceCounts:
+        """Return the numbers, of this door and model."""
+        return PlaceCounts(
+            door,
+            model,
+            list(self.requests.items()),
+            (self.prompt, self.completion, self.cached, self.reasoning, self.continued),
+            {name: (one.within, one.all, one.sum) for name, one in self.times.items()},
+        )
+
+    def merge(self, counts: PlaceCounts) -> None:
+        """Count what another process has counted."""
+        self.requests.update(dict(counts.requests))
+        prompt, completion, cached, reasoning, continued = counts.tokens
+        self.prompt += prompt
+        self.completion += completion
+        self.cached += cached
+        self.reasoning += reasoning
+        self.continued += continued
+        for name, times in counts.times.items():
+            self.times[name].merge(*times)
 
     def tokens(self) -> dict[str, int]:
         """The tokens, by kind."""

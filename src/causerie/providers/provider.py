@@ -19,6 +19,7 @@ from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said
+from causerie.providers.request_slots import RequestSlots
 from causerie.transport.client import Asked, HttpClient
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
@@ -80,7 +81,7 @@ def too_late() -> UpstreamFailed:
 class Provider:
     """``credential`` is sent as a bearer token; it shows in no text.
 
-    At most ``max_concurrent`` requests are under way; one more is refused, so
+    As many requests are under way as there are ``slots``; one more is refused, so
     that another provider gets it. ``candid`` shows the server's words whatever
     it refuses, for somebody who speaks to it for himself. ``post`` sends the body of a
     chat request whose response must be complete by a time on the monotonic clock, returns
@@ -96,16 +97,15 @@ class Provider:
         *,
         credential: str | None = None,
         deadlines: Deadlines = Deadlines(),
-        max_concurrent: int | None = None,
+        slots: RequestSlots | None = None,
     ) -> None:
         self.candid = False
         self.name = name
         self.dialect = dialect
         self.fingerprint = f"fp_{dialect.name}"
         self.deadlines = deadlines
-        self.in_flight = 0
+        self.slots = slots or RequestSlots(None)
         self._client = client
-        self._max_concurrent = max_concurrent
         bearer = [("authorization", f"Bearer {credential}")] if credential else []
         self._asking = (*bearer, ("accept", "application/json"))
         sending = (
@@ -128,21 +128,14 @@ class Provider:
 
         self.post = post
 
-    @property
-    def spares(self) -> bool:
-        """Return true if a quarter of the slots, and at least one, is free."""
-        most, taken = self._max_concurrent, self.in_flight
-        return most is None or (taken < most and (most - taken) * 4 >= most)
-
     def enter(self) -> None:
         """Count a request; raises :class:`Overloaded` where there are too many."""
-        if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
+        if not self.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
-        self.in_flight += 1
 
     def leave(self) -> None:
         """The request that entered is over."""
-        self.in_flight -= 1
+        self.slots.give_back()
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""

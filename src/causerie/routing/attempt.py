@@ -78,7 +78,7 @@ class Attempt(Struct, eq=False):
         target_state = self.target_state
         breaker, latency_stats = target_state.breaker, target_state.latency_stats
         clock = breaker.clock
-        target_state.in_flight += 1
+        target_state.enter()
         self._there = True
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
@@ -131,7 +131,7 @@ class Attempt(Struct, eq=False):
         if not self._there:
             return None
         self._there = False
-        self.target_state.in_flight -= 1
+        self.target_state.leave()
         if self._trial and not self._answered:
             self.target_state.breaker.left()
         reply, entry = self._reply, self._entry

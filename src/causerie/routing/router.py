@@ -23,6 +23,22 @@ from causerie.routing.target_state import TargetState, TargetStatus
 
 _BUDGET = RetryBudget()
 
+BeginTarget = Callable[
+    [str, Target, AdmissionQueue | None, Callable[[], float], Callable[[], float]], TargetState
+]
+"""Makes the state of a target from its name, itself, its queue, a clock and a source of chance."""
+
+
+def begin_target(
+    name: str,
+    target: Target,
+    admission_queue: AdmissionQueue | None,
+    clock: Callable[[], float],
+    chance: Callable[[], float],
+) -> TargetState:
+    """The state of a target that nothing is known of yet."""
+    return TargetState(name, target, admission_queue, CircuitBreaker(clock, chance))
+
 
 class Router:
     """All targets. Measurements of one stay when the targets are replaced."""
@@ -37,6 +53,7 @@ class Router:
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self.begin_target: BeginTarget = begin_target  # of one that is new or has changed
         self._context = RoutingContext(
             {}, budget, Hedges(), clock, chance or random.Random().random, pause
         )
@@ -56,8 +73,8 @@ class Router:
                 or target_state.target is not target
                 or target_state.admission_queue is not admission_queue
             ):
-                target_state = TargetState(
-                    name, target, admission_queue, CircuitBreaker(context.clock, context.chance)
+                target_state = self.begin_target(
+                    name, target, admission_queue, context.clock, context.chance
                 )
             target_states[name] = target_state
         self._context = structs.replace(context, target_states=target_states)
@@ -70,6 +87,7 @@ class Router:
         This one stays as it is, for requests that have it already.
         """
         other = Router({})
+        other.begin_target = self.begin_target
         other._context = self._context
         other.replace(targets, admission_queues)
         return other
@@ -103,6 +121,10 @@ class Router:
     ) -> Sequence[RankedTarget]:
         """Return the targets in the order for a request now, with reasons; nothing is sent."""
         return explain(candidates, self._context.target_states, request)
+
+    def target_states(self) -> Sequence[TargetState]:
+        """All targets."""
+        return list(self._context.target_states.values())
 
     def target_state(self, name: str) -> TargetState | None:
         """The target of that name."""

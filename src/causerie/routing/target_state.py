@@ -58,15 +58,24 @@ class TargetState:
         target: Target,
         admission_queue: AdmissionQueue | None,
         breaker: CircuitBreaker,
+        latency_stats: LatencyStats | None = None,
     ) -> None:
         self.name = name
         self.target = target
         self.admission_queue = admission_queue
         self.breaker = breaker
-        self.latency_stats = LatencyStats(breaker.clock)
+        self.latency_stats = latency_stats or LatencyStats(breaker.clock)
         self.in_flight = 0
         self.answered = 0  # requests that it began to answer, ever
         self.failures: Counter[str] = Counter()  # requests that failed, ever, by code
+
+    def enter(self) -> None:
+        """A request is under way there."""
+        self.in_flight += 1
+
+    def leave(self) -> None:
+        """A request that entered has ended."""
+        self.in_flight -= 1
 
     def failed(self, failure: ServiceError) -> None:
         """Draw the conclusion from a failure."""

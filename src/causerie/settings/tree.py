@@ -81,6 +81,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="A stream that has been silent for this long sends a comment line."),
     ] = 15.0
+    workers: Annotated[
+        Annotated[int, Meta(ge=1, le=63)] | Literal["auto"],
+        Meta(
+            description="Processes that answer requests for models of providers, at doors without "
+            'accounts; `"auto"`: one for each core. Limits, breakers and places at providers are '
+            "counted for all of them together. 1: the service is one process. Linux only."
+        ),
+    ] = 1
     busy_poll_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=0.01)],
         Meta(

@@ -1,0 +1,28 @@
+"""The part of the settings that worker processes serve."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from causerie.settings import Settings
+from causerie.settings.addresses import door_addresses
+
+
+def part_for_workers(settings: Settings) -> Settings:
+    """Return the settings without own models, what leads to them, and doors with accounts."""
+    doors = tuple(
+        address.door
+        for address in door_addresses(settings)
+        if not address.own and address.door.keys != "accounts"
+    )
+    return structs.replace(
+        settings,
+        models=(),
+        aliases=tuple(
+            one for one in settings.aliases if all(target.provider for target in one.targets)
+        ),
+        catalog=tuple(
+            one for one in settings.catalog if all(endpoint.provider for endpoint in one.endpoints)
+        ),
+        doors=doors,
+    )

@@ -1,0 +1,46 @@
+"""The edge of a process that answers completions of some models, and hands over all the rest."""
+
+from __future__ import annotations
+
+from causerie.edge.application import Edge, RouteMatch
+from causerie.edge.body import read_body
+from causerie.edge.doors import MountedDoor
+from causerie.edge.exchange import Exchange
+from causerie.edge.handover import HandedOver
+from causerie.edge.openai import OpenAI, RequestLimits
+from causerie.errors import ServiceError
+from causerie.pipeline import Pipeline
+from causerie.protocol.request import ChatRequest
+from causerie.protocol.variants import is_free
+
+
+class PartialOpenAI(OpenAI):
+    """Answers completions of models that are in its catalog, but for their free variants."""
+
+    def _accept(self, request: ChatRequest, body: bytes) -> None:
+        names = (request.model, *request.fallbacks)
+        if any(is_free(name) or not self.pipeline.catalog.has(name) for name in names):
+            raise HandedOver(body)
+
+
+class PartialEdge(Edge):
+    """Answers at doors without accounts, for the models that are in its catalog.
+
+    Everything else goes to the process that has accounts, pages and engines: also requests that
+    it will refuse, in its own words.
+    """
+
+    def _handlers(self, pipeline: Pipeline, limits: RequestLimits) -> OpenAI:
+        return PartialOpenAI(pipeline, self.drain, limits)
+
+    def _find(self, exchange: Exchange) -> RouteMatch:
+        elsewhere = RouteMatch(self._hand_over, MountedDoor("", ""), "")
+        try:
+            match = super()._find(exchange)
+        except ServiceError:
+            return elsewhere
+        here = match.handler == self._openai.complete and not match.door.accounts
+        return match if here else elsewhere
+
+    async def _hand_over(self, exchange: Exchange, door: MountedDoor, parameter: str) -> None:
+        raise HandedOver(await read_body(exchange, self._limits.body))

@@ -1,0 +1,75 @@
+"""Messages between the parent and its worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from causerie.workers.layout import Places
+
+
+class Carried(Struct, frozen=True, tag=True):
+    """A connection comes with this; ``requests`` were read from it, encoded by the edge."""
+
+    requests: bytes = b""
+
+
+class Prepare(Struct, frozen=True, tag=True):
+    """To a worker: make what may fail of this configuration, and report :class:`Prepared`.
+
+    ``configuration`` is read by who composes the service.
+    """
+
+    number: int
+    configuration: bytes
+    places: Places
+
+
+class Prepared(Struct, frozen=True, tag=True):
+    """From a worker: a configuration is ready to be served by, or the problems with it."""
+
+    number: int
+    problems: Sequence[str] = ()
+
+
+class Commit(Struct, frozen=True, tag=True):
+    """To a worker: serve by the configuration of this number from now on."""
+
+    number: int
+
+
+class TargetObserved(Struct, frozen=True, omit_defaults=True):
+    """Of one target. Moments are in seconds of the clock that the processes share."""
+
+    answered: Sequence[tuple[float, float]] = ()
+    """Seconds to the first token, and the moment."""
+    speeds: Sequence[tuple[int, float, float]] = ()
+    """Tokens, seconds, and the moment."""
+    down: int = 0
+    """Requests that it should have answered and did not."""
+    failed: Mapping[str, int] = {}
+    """Requests that failed there, by code."""
+
+
+class Observed(Struct, frozen=True, tag=True, omit_defaults=True):
+    """From a worker: what it has counted and measured since the last time.
+
+    ``counts`` are of metrics, read by who composes the service; ``targets`` are by name.
+    """
+
+    counts: bytes
+    targets: Mapping[str, TargetObserved] = {}
+
+
+class Beat(Struct, frozen=True, tag=True):
+    """To a worker and back: whoever does not return it does not go on."""
+
+
+class Stop(Struct, frozen=True, tag=True):
+    """To a worker: let what runs finish, and end; ``hurry`` ends what runs at once."""
+
+    hurry: bool = False
+
+
+Message = Carried | Prepare | Prepared | Commit | Observed | Beat | Stop

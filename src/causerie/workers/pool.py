@@ -1,0 +1,245 @@
+"""The worker processes of a service: one starts in the place of one that ends.
+
+Implements the intake of the parent's edge: connections are accepted here and dealt out in turn. One
+that a worker passes back is answered by the parent, and so are all while no worker is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+import structlog
+from msgspec import Struct
+
+from causerie.workers.layout import Places
+from causerie.workers.messages import Observed, Prepare
+from causerie.workers.process import WorkerProcess
+from causerie.workers.state import SharedState
+
+log = structlog.get_logger(__name__)
+
+_ACCEPTED_TOGETHER = 64
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 30.0
+_STABLE_SECONDS = 60.0
+_STOP_SECONDS = 15.0  # beyond the time that running answers have
+
+
+class Adopting(Protocol):
+    """The connections of the parent's own edge."""
+
+    def adopt(self, client: socket.socket, requests: bytes) -> Awaitable[None]: ...
+
+
+class WorkerStatus(Struct, frozen=True):
+    """One worker process."""
+
+    number: int
+    pid: int
+    ready: bool
+
+
+class WorkerPool:
+    """``count`` processes, started by ``command``; see :meth:`WorkerProcess.start`.
+
+    ``observed`` gets what they have counted. What a process that ends had under way is taken off
+    the ``state``. At a stop they have ``drain_seconds``.
+    """
+
+    gives_back = True
+
+    def __init__(
+        self,
+        count: int,
+        command: Sequence[str],
+        state: SharedState,
+        *,
+        observed: Callable[[Observed], None],
+        drain_seconds: float,
+    ) -> None:
+        self._members = range(1, count + 1)  # the parent is 0
+        self._command = command
+        self._state = state
+        self._observed = observed
+        self._drain_seconds = drain_seconds
+        self._workers: dict[int, WorkerProcess] = {}
+        self._next = 0
+        self._stopping = False
+        self._current = Prepare(0, b"", Places())
+        self._prepared: Prepare | None = None
+        self._some_ready = asyncio.Event()
+        self._adopt: Callable[[socket.socket, bytes], None] | None = None
+        self.restarts = 0
+
+    def status(self) -> Sequence[WorkerStatus]:
+        """Return the processes that there are."""
+        return [WorkerStatus(one.member, one.pid, one.ready) for one in self._workers.values()]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the processes running; a configuration must be there."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._keep(member)) for member in self._members]
+            try:
+                yield
+            finally:
+                self._stopping = True
+                for task in tasks:
+                    task.cancel()
+
+    # Configuration.
+
+    def begin_with(self, configuration: bytes, places: Places) -> None:
+        """Set the configuration that workers start with."""
+        self._current = Prepare(self._current.number + 1, configuration, places)
+
+    async def prepare(self, configuration: bytes, places: Places) -> Sequence[str]:
+        """Have all workers make a configuration ready; return what keeps them from it."""
+        wanted = self._prepared = Prepare(self._current.number + 1, configuration, places)
+        problems: dict[str, None] = {}
+        for worker in [one for one in self._workers.values() if one.ready]:
+            with suppress(ConnectionError):  # its successor will be asked anew
+                problems |= dict.fromkeys((await worker.prepare(wanted)).problems)
+        return list(problems)
+
+    def commit(self) -> None:
+        """Have all workers serve by the configuration that was prepared last."""
+        assert self._prepared is not None
+        self._current, self._prepared = self._prepared, None
+        for worker in self._workers.values():
+            if worker.prepared == self._current.number:
+                worker.commit(self._current.number)
+            elif worker.ready:  # since others were asked; its successor begins with this one
+                worker.kill()
+
+    # Connections.
+
+    def hand_over(self, client: socket.socket, requests: bytes) -> None:
+        """Deal a connection to the next worker; the parent keeps it while there is none."""
+        ready = [one for one in self._workers.values() if one.ready]
+        if ready:
+            self._next = (self._next + 1) % len(ready)
+            ready[self._next].deal(client, requests)
+        else:
+            self._carried(client, requests)
+
+    @asynccontextmanager
+    async def accepting(
+        self, listener: socket.socket, connections: Adopting
+    ) -> AsyncIterator[None]:
+        """Accept while the block runs."""
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        async with asyncio.TaskGroup() as group:
+
+            def adopt(client: socket.socket, requests: bytes) -> None:
+                group.create_task(_awaited(connections.adopt(client, requests)))
+
+            self._adopt = adopt
+            loop.add_reader(listener, self._accept, listener)
+            try:
+                yield
+            finally:
+                loop.remove_reader(listener)
+                self._adopt = None
+
+    async def drained(self, hurry: asyncio.Event) -> None:
+        """Wait until all workers have ended; with ``hurry`` they end what runs."""
+        self._stopping = True
+        running = list(self._workers.values())
+        for worker in running:
+            worker.stop()
+        async with asyncio.TaskGroup() as group:
+            ends = [group.create_task(worker.wait()) for worker in running]
+            hurried = group.create_task(self._hurried(hurry, running))
+            if ends:
+                limit = self._drain_seconds + _STOP_SECONDS
+                await asyncio.wait(ends, timeout=limit)
+            hurried.cancel()
+            for worker in running:
+                worker.kill()  # whoever has not ended by then
+
+    @staticmethod
+    async def _hurried(hurry: asyncio.Event, running: Sequence[WorkerProcess]) -> None:
+        await hurry.wait()
+        for worker in running:
+            worker.stop(hurry=True)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTED_TOGETHER):
+            try:
+                client, _ = listener.accept()
+            except OSError:  # nobody is there any more, or there are too many files
+                return
+            self.hand_over(client, b"")
+
+    def _carried(self, client: socket.socket, requests: bytes) -> None:
+        if self._adopt is None:
+            client.close()
+        else:
+            self._adopt(client, requests)
+
+    # Processes.
+
+    async def ready(self) -> None:
+        """Return when a worker is ready."""
+        await self._some_ready.wait()
+
+    async def _keep(self, member: int) -> None:
+        pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
+        while not self._stopping:
+            began = loop.time()
+            try:
+                why = await self._one(member)
+            except OSError as error:
+                why = f"it could not be started: {error.strerror or error}"
+            if self._stopping:
+                return
+            if loop.time() - began > _STABLE_SECONDS:
+                pause = _FIRST_PAUSE
+            self.restarts += 1
+            log.warning("worker process ended", worker=member, why=why)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _one(self, member: int) -> str:
+        """Start a process, give it work, and wait for its end; return why it ended."""
+        worker = await WorkerProcess.start(
+            member, self._command, self._state.memory, self._carried, self._observed
+        )
+        self._workers[member] = worker
+        try:
+            async with asyncio.TaskGroup() as group:
+                beginning = group.create_task(self._begin(worker))
+                why = await worker.ended()
+                beginning.cancel()
+            return why
+        finally:
+            del self._workers[member]
+            await worker.end()
+            self._state.forget(member)
+
+    async def _begin(self, worker: WorkerProcess) -> None:
+        """Have it serve by the configuration in force, which may change meanwhile."""
+        wanted = None
+        while wanted is not self._current:
+            wanted = self._current
+            try:
+                prepared = await worker.prepare(wanted)
+            except ConnectionError:
+                return
+            if prepared.problems:
+                log.error("worker process cannot serve", problems=list(prepared.problems))
+                worker.kill()
+                return
+        worker.commit(wanted.number)
+        worker.ready = True
+        self._some_ready.set()
+
+
+async def _awaited(one: Awaitable[None]) -> None:
+    await one

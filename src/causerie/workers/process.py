@@ -1,0 +1,168 @@
+"""One worker process, as its parent sees it: started, spoken to, watched, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from causerie.workers.channel import Channel
+from causerie.workers.messages import (
+    Beat,
+    Carried,
+    Commit,
+    Message,
+    Observed,
+    Prepare,
+    Prepared,
+    Stop,
+)
+from causerie.workers.shared_memory import SharedMemory
+
+log = structlog.get_logger(__name__)
+
+_BEAT_SECONDS = 1.0
+_SILENT_SECONDS = 6.0  # longer than a process waits for the lock of the shared memory
+_END_SECONDS = 3.0
+
+
+class WorkerProcess:
+    """The process with the number ``member``. It ends with its channel, so it never outlives us.
+
+    ``carried`` gets connections that it passes back, ``observed`` what it has counted.
+    """
+
+    def __init__(
+        self,
+        member: int,
+        process: asyncio.subprocess.Process,
+        end: socket.socket,
+        carried: Callable[[socket.socket, bytes], None],
+        observed: Callable[[Observed], None],
+    ) -> None:
+        self.member = member
+        self.ready = False
+        self.prepared = 0  # the number of its newest configuration
+        self._process = process
+        self._carried = carried
+        self._observed = observed
+        self._answers: dict[int, asyncio.Future[Prepared]] = {}
+        self._heard = time.monotonic()
+        self._lost = asyncio.Event()
+        self._channel = Channel(end, self._received, self._lost.set)
+
+    @classmethod
+    async def start(
+        cls,
+        member: int,
+        command: Sequence[str],
+        memory: SharedMemory,
+        carried: Callable[[socket.socket, bytes], None],
+        observed: Callable[[Observed], None],
+    ) -> WorkerProcess:
+        """Start it; ``command`` gets the descriptors of channel and memory, and the number."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            passed = (theirs.fileno(), memory.descriptor)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    *map(str, (*passed, member)),
+                    pass_fds=passed,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,  # signals of a terminal are for the parent
+                )
+            except BaseException:
+                ours.close()
+                raise
+        return cls(member, process, ours, carried, observed)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def deal(self, client: socket.socket, requests: bytes = b"") -> None:
+        """Give it a connection."""
+        self._channel.send(Carried(requests), client)
+
+    async def prepare(self, message: Prepare) -> Prepared:
+        """Have a configuration made ready; raise :class:`ConnectionError` if the process ends."""
+        answer: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
+        self._answers[message.number] = answer
+        self._channel.send(message)
+        ended = asyncio.ensure_future(self._lost.wait())  # noqa: TID251 - cancelled below
+        try:
+            await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            del self._answers[message.number]
+        if not answer.done():
+            answer.cancel()
+            raise ConnectionError("the worker process has ended")
+        prepared = answer.result()
+        if not prepared.problems:
+            self.prepared = message.number
+        return prepared
+
+    def commit(self, number: int) -> None:
+        """Have it serve by a configuration that it has prepared."""
+        self._channel.send(Commit(number))
+
+    def stop(self, *, hurry: bool = False) -> None:
+        """Have it end when its work has."""
+        self._channel.send(Stop(hurry))
+
+    async def ended(self) -> str:
+        """Wait for its end, or until it does not go on; return why, in a few words."""
+        while not self._lost.is_set():
+            self._channel.send(Beat())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT_SECONDS):
+                    await self._lost.wait()
+            if time.monotonic() - self._heard > _SILENT_SECONDS:
+                return f"it has not answered for {_SILENT_SECONDS:g} s"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                code = await self._process.wait()
+                return f"it ended with the signal {-code}" if code < 0 else f"its status was {code}"
+        return "it has closed its channel"
+
+    async def end(self) -> None:
+        """End it now, and wait until it has ended."""
+        self.ready = False
+        self._channel.close()
+        self._lost.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def wait(self) -> None:
+        """Return when the process has ended."""
+        await self._process.wait()
+
+    def kill(self) -> None:
+        """End it without a word."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _received(self, message: Message, connection: socket.socket | None) -> None:
+        self._heard = time.monotonic()
+        if connection is not None:
+            assert isinstance(message, Carried)
+            self._carried(connection, message.requests)
+        elif isinstance(message, Observed):
+            self._observed(message)
+        elif isinstance(message, Prepared):
+            answer = self._answers.get(message.number)
+            if answer is not None and not answer.done():
+                answer.set_result(message)

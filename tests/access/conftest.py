@@ -1,0 +1,16 @@
+"""Where the tests of limits count."""
+
+from __future__ import annotations
+
+import pytest
+from limitkit import CountedIn
+from valkeyserver import ValkeyServer
+
+
+@pytest.fixture(scope="session", params=["memory", "processes", "shared"])
+def limits_in(request: pytest.FixtureRequest) -> CountedIn:
+    """Return the place of counts: one process, several of them, or a server of replicas."""
+    if request.param != "shared":
+        return "memory" if request.param == "memory" else "processes"
+    made: ValkeyServer = request.getfixturevalue("valkey")
+    return made
