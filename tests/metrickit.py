@@ -23,7 +23,11 @@ def exposed() -> dict[str, tuple[str, set[str]]]:
     target_state.failed(Overloaded("full"))
     engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
     counters = MetricsCounters(
-        Statuses([engine]).status, lambda: [("m", 1)], lambda: [target_state.status()], lambda: True
+        Statuses([engine]).status,
+        lambda: [("m", 1)],
+        lambda: [target_state.status()],
+        lambda: True,
+        lambda: (2, 1),
     )
     counters.refused("d", "invalid_json", 400)
     record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)

@@ -28,6 +28,7 @@ from causerie.protocol.partial import Partial, PartialCall
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.request_slots import RequestSlots
 from causerie.providers.target import ProviderTarget
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.response import HttpResponse
@@ -53,13 +54,13 @@ async def remote(
         DIALECTS[dialect],
         credential="sk-secret",
         deadlines=deadlines,
-        max_concurrent=max_concurrent,
+        slots=RequestSlots(max_concurrent),
     )
     try:
         yield ProviderTarget(provider, "m", separators=Separation())
     finally:
         await provider.close()
-        assert provider.in_flight == 0
+        assert provider.slots.taken == 0
 
 
 async def events_of(
@@ -395,7 +396,7 @@ async def test_leaving_ends_the_work_at_once(place: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await received.line.left() - left < 0.1
-        assert chat.provider.in_flight == 0
+        assert chat.provider.slots.taken == 0
 
 
 async def test_leaving_after_some_content() -> None:

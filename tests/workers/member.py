@@ -81,7 +81,8 @@ def main(descriptor: int, member: int) -> None:
     here = Member(descriptor, member)
     for line in sys.stdin:
         what, *rest = json.loads(line)
-        print(json.dumps(getattr(here, what)(*rest)), flush=True)
+        sys.stdout.write(json.dumps(getattr(here, what)(*rest)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

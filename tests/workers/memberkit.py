@@ -29,7 +29,8 @@ class MemberProcess:
 
     def do(self, *step: object) -> object:
         """Have it take a step; raise :class:`EOFError` if it dies."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(step) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()

@@ -52,7 +52,8 @@ def test_three_processes_count_as_one_while_they_are_killed(seed: int) -> None:
                 members[members.index(member)] = MemberProcess(memory, member.member)
         for member in members:
             member.kill()
-    assert outcomes["kill"] >= 3 and outcomes["let in"] >= 10
+    assert outcomes["kill"] >= 3
+    assert outcomes["let in"] >= 10
 
 
 def take(
@@ -66,14 +67,21 @@ def take(
     scopes = chance.choice([[0], [1], [0, 1]])
     need = Tokens(chance.randrange(50), chance.randrange(50))
     answer = member.do("take", clock(), scopes, need.input, need.output)
-    try:
-        lease = one.take_now([SCOPES[number] for number in scopes], lambda: need)
-    except RateLimited as refused:
-        assert answer == refused.message
+    outcome = of_oracle(one, scopes, need)
+    if isinstance(outcome, str):
+        assert answer == outcome
         return False
     assert isinstance(answer, int)
-    leases.append((member, answer, lease))
+    leases.append((member, answer, outcome))
     return True
+
+
+def of_oracle(one: MemoryCounters, scopes: list[int], need: Tokens) -> MemoryLease | str:
+    """The lease, or the words of the refusal."""
+    try:
+        return one.take_now([SCOPES[number] for number in scopes], lambda: need)
+    except RateLimited as refused:
+        return refused.message
 
 
 @pytest.mark.parametrize("writes", [1, 2, 4, 5, 7, 9])

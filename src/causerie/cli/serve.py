@@ -45,6 +45,10 @@ Context = Annotated[
 ]
 Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", help="Processes that answer for providers; `auto`: one per core."),
+]
 GpuLayers = Annotated[
     int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
 ]
@@ -62,6 +66,7 @@ def serve(
     parallel: Parallel = None,
     threads: Threads = None,
     gpu_layers: GpuLayers = None,
+    workers: Workers = None,
     config: Config = None,
     pairs: Set = None,
 ) -> None:
@@ -81,9 +86,8 @@ def serve(
     `causerie serve --config causerie.toml --model small`
     """
     with reporting():
-        flags = flag("--host", "server.host", host)
-        flags += flag("--port", "server.port", port)
-        flags += flag("--keys", "server.keys", keys)
+        flags = flag("--host", "server.host", host) + flag("--port", "server.port", port)
+        flags += flag("--keys", "server.keys", keys) + flag("--workers", "server.workers", workers)
         options = {
             "context": context,
             "parallel": parallel,

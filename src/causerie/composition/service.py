@@ -75,6 +75,7 @@ from causerie.settings.addresses import (
     host_names,
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
+from causerie.workers.pool import WorkerPool
 from causerie.workers.state import PARENT, SharedState
 
 if TYPE_CHECKING:
@@ -154,7 +155,9 @@ class RunningService:
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
         self._shared = shared
-        self.counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
+        self.counters = MetricsCounters(
+            engines.status, self._waiting, self.targets, shared.here, self._process_counts
+        )
         sinks: list[RecordSink] = [self.counters, RequestLog(log_buffer)]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
         self._edge: Edge | None = None
@@ -162,6 +165,7 @@ class RunningService:
         self.settings, self.credentials = Settings(), NO_CREDENTIALS
         self.catalog = Catalog(())
         self.configuration: Reloading | None = None
+        self.workers: WorkerPool | None = None
 
     @property
     def edge(self) -> Edge:
@@ -294,6 +298,9 @@ class RunningService:
     def provider(self, name: str) -> ConnectedProvider | None:
         """A provider that others run."""
         return self._targets.providers.get(name)
+
+    def _process_counts(self) -> tuple[int, int] | None:
+        return None if self.workers is None else (self.workers.answering, self.workers.restarts)
 
     def _busy(self, target: str) -> bool:
         own = self._targets.own.get(target)

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import uvloop
@@ -45,12 +45,13 @@ class Worker:
         self._dealt: asyncio.Queue[tuple[socket.socket, bytes]] = asyncio.Queue()
         self._prepared: dict[int, Prepared] = {}
         self._running: RunningService | None = None
-        self._serving = asyncio.Event()  # a configuration is in force
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        self._begun: asyncio.Task[None] | None = None  # until it serves
         self._channel = Channel(end, self._received, self._lost)
 
     async def run(self) -> None:
         """Serve until the parent stops it, or has gone."""
+        self._begun = asyncio.current_task()
         first = await self._configurations.get()
         configuration = _read(first)
         settings = configuration.settings
@@ -62,7 +63,7 @@ class Worker:
             owned(self._report(running)),
             owned(self._prepare(running)),
         ):
-            self._running = running
+            self._running, self._begun = running, None
             spare_the_collector()
             self._channel.send(messages.Prepared(first.number))
             await server.answer(
@@ -114,6 +115,8 @@ class Worker:
         """The parent has gone, and with it all that counts."""
         self._hurry.set()
         self._stop.set()
+        if self._begun is not None:
+            self._begun.cancel()
 
     async def _prepare(self, running: RunningService) -> None:
         """Make ready what the parent sends, one configuration after the other."""
@@ -167,7 +170,10 @@ def main(channel: int, memory: int, member: int) -> None:
     """Run the worker with this number until it is to end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to stop
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        suppress(asyncio.CancelledError),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(_run(channel, memory, member))
 
 

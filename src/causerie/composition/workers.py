@@ -151,6 +151,7 @@ async def workers_of(
         worker_count(server), _COMMAND, state, observed=observed, drain_seconds=server.drain_seconds
     )
     pool.begin_with(encoded_configuration(parent.settings, parent.credentials), state.places)
+    parent.workers = pool
     async with pool.running():
         yield Workers(pool, state, listener)
 

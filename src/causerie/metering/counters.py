@@ -101,13 +101,17 @@ class MetricsCounters:
         queue: QueueSize | None = None,
         targets: Callable[[], Sequence[TargetHealth]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
+        workers: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:
-        """``shared`` says whether the server answers in which replicas count, if there is one."""
+        """``shared`` says whether the server answers in which replicas count, if there is one.
+
+        ``workers`` gives how many worker processes answer and how many have been replaced.
+        """
         self._ended: list[Record] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue, targets, shared))
+        self._registry.register(_Present(engines, queue, targets, shared, workers))
         self._registry.register(_Past(self._places, self._refused))
         ProcessCollector(registry=self._registry)
 
@@ -307,7 +311,9 @@ class _Present(Collector):
         queue: QueueSize | None,
         targets: Callable[[], Sequence[TargetHealth]],
         shared: Callable[[], bool | None],
+        workers: Callable[[], tuple[int, int] | None],
     ) -> None:
+        self._workers = workers
         self._engines = engines
         self._queue = queue
         self._targets = targets
@@ -355,11 +361,23 @@ class _Present(Collector):
             for code, count in target.failed.items():
                 failures.add_metric([target.name, code], count)
         yield from (target_health, carried, answers, failures)
+        yield from self._processes()
+
+    def _processes(self) -> Iterator[Metric]:
+        """Yield what there is of other processes: the server of replicas, and workers."""
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
             there.add_metric([], float(here))
             yield there
+        if (processes := self._workers()) is not None:
+            answering, replaced = processes
+            workers = _gauge("workers", "Worker processes that answer requests.")
+            workers.add_metric([], answering)
+            yield workers
+            ended = _counter("worker_restarts", "Worker processes that ended and were replaced.")
+            ended.add_metric([], replaced)
+            yield ended
 
 
 def _labels(end: _End) -> tuple[str, str, str, str]:

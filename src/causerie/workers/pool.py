@@ -71,9 +71,14 @@ class WorkerPool:
         self._stopping = False
         self._current = Prepare(0, b"", Places())
         self._prepared: Prepare | None = None
-        self._some_ready = asyncio.Event()
+        self._all_ready = asyncio.Event()
         self._adopt: Callable[[socket.socket, bytes], None] | None = None
         self.restarts = 0
+
+    @property
+    def answering(self) -> int:
+        """Return how many processes are ready."""
+        return sum(one.ready for one in self._workers.values())
 
     def status(self) -> Sequence[WorkerStatus]:
         """Return the processes that there are."""
@@ -186,8 +191,8 @@ class WorkerPool:
     # Processes.
 
     async def ready(self) -> None:
-        """Return when a worker is ready."""
-        await self._some_ready.wait()
+        """Return when all workers answer."""
+        await self._all_ready.wait()
 
     async def _keep(self, member: int) -> None:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
@@ -238,7 +243,9 @@ class WorkerPool:
                 return
         worker.commit(wanted.number)
         worker.ready = True
-        self._some_ready.set()
+        log.info("worker process ready", worker=worker.member, pid=worker.pid)
+        if self.answering == len(self._members):
+            self._all_ready.set()
 
 
 async def _awaited(one: Awaitable[None]) -> None:

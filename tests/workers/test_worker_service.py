@@ -1,0 +1,389 @@
+"""A whole service of a parent and two workers: exact limits, one view, and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from openai import AsyncOpenAI
+from service import Service, serving
+from waiting import eventually
+
+CONFIG = """
+[server]
+workers = 2
+drain_seconds = 20
+
+[[models]]
+id = "small"
+engine = "fake"
+options = {{ replies = ["From our own engine."] }}
+
+[[doors]]
+name = "gateway"
+kind = "gateway"
+
+[[providers]]
+name = "there"
+base_url = "{base_url}"
+max_concurrent = {concurrent}
+health = {{ path = "" }}
+
+[[aliases]]
+id = "fast"
+targets = [{{ provider = "there", model = "m" }}]
+
+[[aliases]]
+id = "few"
+targets = [{{ provider = "there", model = "m" }}]
+limits = {{ requests_per_minute = 25, concurrent = 6 }}
+
+[[aliases]]
+id = "mixed"
+targets = [{{ provider = "there", model = "m", priority = 1 }}, {{ model = "small" }}]
+
+[[providers]]
+name = "spare"
+base_url = "{base_url}/spare"
+health = {{ path = "" }}
+
+[[aliases]]
+id = "two"
+[[aliases.targets]]
+provider = "there"
+model = "m"
+[[aliases.targets]]
+provider = "spare"
+model = "m"
+priority = 1
+"""
+PATH = "/gateway/v1/chat/completions"
+REPLY = {
+    "object": "chat.completion",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+    ],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+}
+
+
+@dataclass
+class Provider:
+    """Answers when it may, with ``status``; ``most`` were there at once."""
+
+    base_url: str = ""
+    status: int = 200
+    here: int = 0
+    most: int = 0
+    asked: int = 0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        wanted = await request.json()
+        self.asked += 1
+        self.here += 1
+        self.most = max(self.most, self.here)
+        try:
+            if not wanted.get("stream"):
+                await self.open.wait()
+                return web.json_response(REPLY, status=self.status)
+            return await self._streamed(request)
+        finally:
+            self.here -= 1
+
+    async def _streamed(self, request: web.Request) -> web.StreamResponse:
+        """One piece, and the rest once it may."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(chunk("One"))
+        await self.open.wait()
+        await response.write(chunk(" two.", finish="stop") + b"data: [DONE]\n\n")
+        return response
+
+
+async def spare(request: web.Request) -> web.Response:
+    """Answer always."""
+    await request.read()
+    return web.json_response(REPLY)
+
+
+def chunk(text: str, finish: str | None = None) -> bytes:
+    """One event of a stream."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+@dataclass
+class Setup:
+    """A service, its provider, and a client whose connections are kept."""
+
+    service: Service
+    provider: Provider
+    session: aiohttp.ClientSession
+
+    async def ask(self, model: str, **more: object) -> tuple[int, dict[str, object]]:
+        """One request; its status and body."""
+        async with self.session.post(PATH, json=body(model, **more)) as answer:
+            return answer.status, await answer.json()
+
+    async def workers(self) -> list[int]:
+        """The ids of the worker processes."""
+        pid = self.service.process.pid
+        children = await asyncio.to_thread(
+            Path(f"/proc/{pid}/task/{pid}/children").read_text, encoding="ascii"
+        )
+        found = []
+        for child in map(int, children.split()):
+            command = Path(f"/proc/{child}/cmdline")
+            if b"worker_process" in await asyncio.to_thread(command.read_bytes):
+                found.append(child)
+        return found
+
+    async def requests_counted(self) -> int:
+        """All completed requests of the metrics."""
+        async with self.session.get("/metrics") as answer:
+            text = await answer.text()
+        return sum(
+            int(float(number))
+            for number in re.findall(r"^causerie_requests_total\{.*\} (\S+)$", text, re.MULTILINE)
+        )
+
+
+def body(model: str, **more: object) -> dict[str, object]:
+    """A request."""
+    return {"model": model, "messages": [{"role": "user", "content": "Hi"}], **more}
+
+
+@asynccontextmanager
+async def setup(folder: Path, *, concurrent: int = 500) -> AsyncIterator[Setup]:
+    """A service with two workers, and its provider."""
+    provider = Provider()
+    provider.open.set()
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", provider.complete)
+    app.router.add_post("/v1/spare/chat/completions", spare)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    provider.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    config = CONFIG.format(base_url=provider.base_url, concurrent=concurrent)
+    try:
+        # In a thread: the provider answers in this one.
+        service = serving(folder, config)
+        running = await asyncio.to_thread(service.__enter__)
+        try:
+            async with aiohttp.ClientSession(
+                running.root, connector=aiohttp.TCPConnector(limit=0)
+            ) as session:
+                made = Setup(running, provider, session)
+                await eventually(lambda: _both_ready(made))
+                yield made
+        finally:
+            provider.open.set()
+            await asyncio.to_thread(service.__exit__, None, None, None)
+    finally:
+        await runner.cleanup()
+
+
+async def _both_ready(made: Setup) -> bool:
+    async with made.session.get("/metrics") as answer:
+        return "causerie_workers 2.0" in await answer.text()
+
+
+async def test_limits_are_exact_over_all_processes(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        made.provider.open.clear()
+        waiting = [asyncio.create_task(made.ask("few")) for _ in range(30)]
+        await eventually(lambda: _asked(made, 6))
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        made.provider.open.set()
+        statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
+        assert statuses == {200: 6, 429: 24}  # so many at once
+        more = Counter([(await made.ask("few"))[0] for _ in range(30)])
+        assert more == {200: 19, 429: 11}  # and so many in a minute
+        assert made.provider.asked == 25
+
+
+async def _asked(made: Setup, number: int) -> bool:
+    return made.provider.here >= number
+
+
+async def test_places_at_a_provider_are_those_of_all_processes(tmp_path: Path) -> None:
+    async with setup(tmp_path, concurrent=3) as made:
+        made.provider.open.clear()
+        waiting = [asyncio.create_task(made.ask("fast")) for _ in range(12)]
+        done, _ = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert done
+        await eventually(lambda: _ended(waiting, 9))
+        made.provider.open.set()
+        statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
+        assert (statuses, made.provider.most) == ({200: 3, 503: 9}, 3)
+
+
+async def _ended(waiting: list[asyncio.Task[tuple[int, dict[str, object]]]], number: int) -> bool:
+    return sum(one.done() for one in waiting) >= number
+
+
+async def test_what_workers_have_not_is_answered_by_the_parent(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        for _ in range(3):  # on connections that come and go between the processes
+            status, answer = await made.ask("mixed")
+            assert (status, answer["choices"][0]["message"]["content"]) == (  # type: ignore[index]
+                200,
+                "From our own engine.",
+            )
+            assert (await made.ask("fast"))[0] == 200
+            async with made.session.get("/gateway/v1/models") as listed:
+                names = [one["id"] for one in (await listed.json())["data"]]
+            assert names == ["fast", "few", "mixed", "two"]
+        status, answer = await made.ask("nobody")
+        assert (status, answer["error"]["code"]) == (404, "model_not_found")  # type: ignore[index]
+        async with made.session.get("/nowhere") as answer404:
+            assert answer404.status == 404
+        large = "x" * 900_000  # more than one message between processes has room for
+        assert (await made.ask("mixed", user=large))[0] == 200
+        async with AsyncOpenAI(base_url=f"{made.service.root}/gateway/v1", api_key="-") as client:
+            stream = await client.chat.completions.create(
+                model="mixed", messages=[{"role": "user", "content": "Hi"}], stream=True
+            )
+            text = "".join([part.choices[0].delta.content or "" async for part in stream])
+        assert text == "From our own engine."
+        await eventually(lambda: _counted(made, 9))
+
+
+async def _counted(made: Setup, number: int) -> bool:
+    return await made.requests_counted() == number
+
+
+async def test_a_killed_worker_loses_its_own_streams_only(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        made.provider.open.clear()
+        streams = [asyncio.create_task(stream_of(made, "few")) for _ in range(6)]
+        await eventually(lambda: _asked(made, 6))
+        assert (await made.ask("few"))[0] == 429
+        victim, other = await made.workers()
+        os.kill(victim, signal.SIGKILL)
+        await eventually(lambda: _free_again(made))  # its leases are freed
+        await eventually(lambda: _replaced(made, victim))
+        made.provider.open.set()
+        ended = Counter(await asyncio.gather(*streams))
+        assert ended["One two."] == ended["broken"] == 3  # connections are dealt in turn
+        assert other in await made.workers()
+        assert {(await made.ask("fast"))[0] for _ in range(8)} == {200}
+
+
+async def stream_of(made: Setup, model: str) -> str:
+    """The text of a stream, or that it has broken off."""
+    try:
+        async with made.session.post(PATH, json=body(model, stream=True)) as answer:
+            text = await answer.text()
+    except aiohttp.ClientError:
+        return "broken"
+    assert "[DONE]" in text
+    return "".join(re.findall(r'"content":"([^"]*)"', text))
+
+
+async def _free_again(made: Setup) -> bool:
+    """Three of the six slots are free once the worker has been found to be dead."""
+    before = made.provider.here
+    attempt = asyncio.create_task(stream_of(made, "few"))
+    done, _ = await asyncio.wait([attempt], timeout=0.5)
+    if done:
+        return False
+    attempt.cancel()
+    await asyncio.wait([attempt])
+    return made.provider.here >= before - 3
+
+
+async def _replaced(made: Setup, victim: int) -> bool:
+    found = await made.workers()
+    return len(found) == 2 and victim not in found
+
+
+async def test_a_provider_that_fails_is_left_alone_by_all(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        made.provider.status = 500
+        for _ in range(8):  # at whichever process they arrive
+            assert (await made.ask("two"))[0] == 200
+        assert made.provider.asked <= 2  # the one that found out, and the one that tries again
+        async with made.session.get("/metrics") as answer:
+            state = re.search(
+                r'target_state\{state="(\w+)",target="there/m"\}', await answer.text()
+            )
+        assert state is not None
+        assert state[1] in ("down", "half_open")
+
+
+async def test_a_reload_is_in_force_in_all_processes_at_once(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        file = tmp_path / "causerie.toml"
+        text = await asyncio.to_thread(file.read_text)
+        changed = text.replace('id = "fast"', 'id = "swift"')
+        await asyncio.to_thread(file.write_text, changed)
+        made.service.process.send_signal(signal.SIGHUP)
+        await eventually(lambda: _answers(made, "swift"))
+        for _ in range(8):
+            assert (await made.ask("swift"))[0] == 200
+            assert (await made.ask("fast"))[0] == 404
+        wrong = changed.replace('kind = "gateway"', 'kind = "gate"')
+        await asyncio.to_thread(file.write_text, wrong)
+        made.service.process.send_signal(signal.SIGHUP)
+        await eventually(lambda: _logged(made, "configuration not reloaded"))
+        assert (await made.ask("swift"))[0] == 200
+
+
+async def _answers(made: Setup, model: str) -> bool:
+    return (await made.ask(model))[0] == 200
+
+
+async def _logged(made: Setup, words: str) -> bool:
+    return words in await asyncio.to_thread(made.service.log.read_text)
+
+
+async def test_a_stop_loses_no_stream(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        made.provider.open.clear()
+        streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(8)]
+        await eventually(lambda: _asked(made, 8))
+        made.service.process.send_signal(signal.SIGTERM)
+        await eventually(lambda: _stopping(made))
+        made.provider.open.set()
+        assert await asyncio.gather(*streams) == ["One two."] * 8
+        assert await asyncio.to_thread(made.service.process.wait, 30) == 0
+
+
+async def _stopping(made: Setup) -> bool:
+    async with made.session.get("/health/ready") as answer:
+        return answer.status == 503
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL])
+async def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
+    async with setup(tmp_path) as made:
+        workers = await made.workers()
+        made.service.process.send_signal(number)
+        await asyncio.to_thread(made.service.process.wait, 30)
+        await eventually(lambda: _gone(workers))
+
+
+async def _gone(workers: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+async def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path) -> None:
+    async with setup(tmp_path) as made:
+        victim = (await made.workers())[0]
+        os.kill(victim, signal.SIGSTOP)
+        await eventually(lambda: _replaced(made, victim))
+        assert {(await made.ask("fast"))[0] for _ in range(6)} == {200}
