@@ -60,7 +60,8 @@ def run(python: Path, root: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         file, report = Path(folder) / "test_server.py", Path(folder) / "report.xml"
         file.write_text(TESTS)
-        command = [str(python), "-m", "pytest", "-q", f"--junit-xml={report}", str(file)]
+        options = ["-q", "-o", "asyncio_mode=auto", f"--junit-xml={report}"]
+        command = [str(python), "-m", "pytest", *options, str(file)]
         subprocess.run(
             command, cwd=folder, env={**os.environ, "ROOT": root}, stdout=subprocess.DEVNULL
         )
