@@ -20,6 +20,8 @@ from gateway.contestant import Contestant, process
 CONFIG = """
 [server]
 keys = ["{digest}"]
+workers = {workers}
+busy_poll_seconds = 0
 
 [[doors]]
 name = "gateway"
@@ -50,14 +52,18 @@ def new_key() -> tuple[str, str]:
 
 @contextmanager
 def ours(
-    mock: str, models: list[str], folder: Path, core: int, *, log: bool = False
+    mock: str, models: list[str], folder: Path, core: int, *, log: bool = False, workers: int = 1
 ) -> Iterator[Contestant]:
-    """The service with an alias for each model; with ``log`` it writes a line of each request."""
+    """The service with an alias for each model; with ``log`` it writes a line of each request.
+
+    All of its processes share the core.
+    """
     port = free_port()
     key, digest = new_key()
     config = folder / "causerie.toml"
     aliases = "".join(ALIAS.format(model=model) for model in models)
-    config.write_text(CONFIG.format(digest=digest, mock=mock, dialect="vllm") + aliases)
+    head = CONFIG.format(digest=digest, workers=workers, mock=mock, dialect="vllm")
+    config.write_text(head + aliases)
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
     root = f"http://127.0.0.1:{port}"
     with process(
@@ -67,4 +73,5 @@ def ours(
         ready=f"{root}/health/live",
         environ={"NO_COLOR": "1", "CAUSERIE_LOGGING_LEVEL": "info" if log else "warning"},
     ) as pid:
-        yield Contestant("causerie", root, pid, "/gateway/v1", key, rewrites=True)
+        name = "causerie" if workers == 1 else f"{workers} workers"
+        yield Contestant(name, root, pid, "/gateway/v1", key, rewrites=True)

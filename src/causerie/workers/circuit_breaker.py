@@ -18,18 +18,15 @@ T = TypeVar("T")
 class _Word(Generic[T]):
     """An attribute that is a word of the memory; ``kind`` makes the value of the number there."""
 
-    def __init__(self, kind: Callable[[float], T], word: int, *, inverse: bool = False) -> None:
+    def __init__(self, kind: Callable[[float], T], word: int) -> None:
         self._kind = kind
         self._word = word
-        self._inverse = inverse
 
     def __get__(self, breaker: SharedCircuitBreaker, owner: object = None) -> T:
-        number = breaker.words[breaker.at + self._word]
-        return self._kind(not number if self._inverse else number)
+        return self._kind(breaker.words[breaker.at + self._word])
 
     def __set__(self, breaker: SharedCircuitBreaker, value: T) -> None:
-        number = not value if self._inverse else value
-        breaker.words[breaker.at + self._word] = float(number)  # type: ignore[arg-type]  # numbers
+        breaker.words[breaker.at + self._word] = float(value)  # type: ignore[arg-type]  # numbers
 
 
 class SharedCircuitBreaker(CircuitBreaker):
@@ -43,7 +40,6 @@ class SharedCircuitBreaker(CircuitBreaker):
     _failures = _Word(int, 0)
     open = _Word(bool, 1)
     _absent = _Word(bool, 2)
-    well = _Word(bool, 3, inverse=True)
     _waits = _Word(int, 4)
     _down_until = _Word(float, 5)
     _full_until = _Word(float, 6)
@@ -61,6 +57,15 @@ class SharedCircuitBreaker(CircuitBreaker):
         self.words = memory.seconds
         self.clock = clock
         self._chance = chance
+
+    @property
+    def well(self) -> bool:
+        """Nothing is held against it."""
+        return not self.words[self.at + 3]  # asked several times a request, so without a detour
+
+    @well.setter
+    def well(self, value: bool) -> None:
+        self.words[self.at + 3] = float(not value)
 
     @property
     def reason(self) -> str:

@@ -30,10 +30,13 @@ from causerie.workers.shared_memory import MEMBERS, SharedMemory
 _TICK = 100_000_000  # nanoseconds
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 
-# Words of a window.
+_FAR = UNLIMITED // 2  # so much is never left of a limit that is set
+
+# Words of a window; the paths of every request name the first of them by number.
 _NEWEST = 0  # tick
 _REQUESTS, _INPUT, _OUTPUT = 1, 2, 3  # sums of the ring
 _RUNNING = 4  # sum of the members
+_OLDEST = 5  # no tick before it has anything
 _MEMBERS = 8
 _RING = _MEMBERS + MEMBERS
 _MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
@@ -78,7 +81,7 @@ class SharedCounters:
         self.places = places
         self._memory = memory
         self._numbers = memory.numbers
-        self._member = member
+        self._column = _MEMBERS + member
         self._clock = clock
         memory.repairs.append(self._repair)
 
@@ -98,42 +101,54 @@ class SharedCounters:
         if not scopes:
             return Lease()
         need = needed(scopes, estimate)
-        input = need.input
+        input, wanted = need.input, need.output
         parts: list[_Part] = []
         with self._memory:
             now = self._clock() // _TICK
             for scope in scopes:
-                output = min(need.output, scope.output, scope.tokens - input)
-                parts.append((scope, self.places[scope.id], now, output))
-            if not all(self._fits(scope, at, now, input, output) for scope, at, _, output in parts):
-                refused = self._refused(parts, input)
+                output = wanted
+                if output > scope.most_output - input:
+                    output = min(output, scope.output, scope.tokens - input)
+                at = self.places[scope.id]
+                parts.append((scope, at, now, output))
+                if not self._fits(scope, at, now, input, output):
+                    break
             else:
                 for scope, at, _, output in parts:
-                    self._add_running(at, 1)
-                    self._add(at, now, 1, *_counted(scope, input, output))
+                    self._take(at, now, *((input, output) if scope.counts_tokens else (0, 0)))
                 return SharedLease(counters=self, input=input, parts=parts)
+            refused = self._refused(scopes, need)
         raise limited(refused)
 
     def settle(
         self, parts: Sequence[_Part], more_input: int, output: int, *, requests: int
     ) -> None:
         """End a lease: correct what it reserved, and free its places."""
+        numbers = self._numbers
         with self._memory:
             now = self._clock() // _TICK
             for scope, at, tick, reserved in parts:
-                self._turn(at, now)
-                self._add_running(at, -1)
-                input, rest = _counted(scope, more_input, output - reserved)
-                # Unused tokens are given back at that moment, those unforeseen count from now on.
-                self._add(at, tick, requests, min(input, 0), min(rest, 0))
-                self._add(at, now, 0, max(input, 0), max(rest, 0))
+                if numbers[at] != now:
+                    self._turn(at, now)
+                numbers[at + self._column] -= 1
+                numbers[at + _RUNNING] -= 1
+                if requests:
+                    self._add(at, tick, requests, 0, 0)
+                if scope.counts_tokens:
+                    more = output - reserved
+                    # Unused tokens are given back at their moment, those unforeseen count from now.
+                    if more_input < 0 or more < 0:
+                        self._add(at, tick, 0, min(more_input, 0), min(more, 0))
+                    if more_input > 0 or more > 0:
+                        self._add(at, now, 0, max(more_input, 0), max(more, 0))
 
     def limit_statuses(self, windows: Sequence[tuple[RateScope, int]]) -> LimitStatuses:
         """Return the current state of the strictest limits of these scopes."""
         with self._memory:
             now = self._clock() // _TICK
             for _, at in windows:
-                self._turn(at, now)
+                if self._numbers[at] != now:
+                    self._turn(at, now)
             return self._statuses(windows, now)
 
     def forget(self, member: int) -> None:
@@ -147,31 +162,39 @@ class SharedCounters:
     # One window; the lock is held.
 
     def _fits(self, scope: RateScope, at: int, now: int, input: int, output: int) -> bool:
-        self._turn(at, now)
         numbers = self._numbers
-        inputs, outputs = numbers[at + _INPUT] + input, numbers[at + _OUTPUT] + output
+        if numbers[at] != now:
+            self._turn(at, now)
+        if numbers[at + 1] >= scope.requests or numbers[at + 4] >= scope.concurrent:
+            return False
+        if not scope.counts_tokens:
+            return True
+        inputs, outputs = numbers[at + 2] + input, numbers[at + 3] + output
         return (
-            numbers[at + _REQUESTS] < scope.requests
-            and numbers[at + _RUNNING] < scope.concurrent
-            and (
-                not scope.counts_tokens
-                or (
-                    inputs <= scope.input
-                    and outputs <= scope.output
-                    and inputs + outputs <= scope.tokens
-                )
-            )
+            inputs + outputs <= scope.tokens and inputs <= scope.input and outputs <= scope.output
         )
+
+    def _take(self, at: int, now: int, input: int, output: int) -> None:
+        """Count one more request, which has begun in the newest tick."""
+        numbers, slot = self._numbers, at + _RING + now % MINUTE
+        numbers[at + self._column] += 1
+        numbers[at + 4] += 1
+        numbers[slot] += 1
+        numbers[at + 1] += 1
+        if input or output:
+            numbers[slot + MINUTE] += input
+            numbers[at + 2] += input
+            numbers[slot + 2 * MINUTE] += output
+            numbers[at + 3] += output
 
     def _turn(self, at: int, now: int) -> None:
         """Leave out the ticks that began a minute ago; begin the tick ``now``."""
         numbers = self._numbers
         newest = numbers[at + _NEWEST]
-        if newest == now:
-            return
         if now - newest >= MINUTE:
             self._memory.clear(at + _REQUESTS, at + _OUTPUT + 1)
             self._memory.clear(at + _RING, at + _RING + 3 * MINUTE)
+            numbers[at + _OLDEST] = now
         else:
             for tick in range(newest + 1, now + 1):
                 slot = at + _RING + tick % MINUTE
@@ -198,10 +221,6 @@ class SharedCounters:
             numbers[slot + 2 * MINUTE] += output
             numbers[at + _OUTPUT] += output
 
-    def _add_running(self, at: int, more: int) -> None:
-        self._numbers[at + _MEMBERS + self._member] += more
-        self._numbers[at + _RUNNING] += more
-
     def _repair(self) -> None:
         """Make the sums anew: a process died between a part and its sum."""
         numbers = self._numbers
@@ -213,14 +232,17 @@ class SharedCounters:
 
     # Words for clients; the lock is held.
 
-    def _refused(self, parts: Sequence[_Part], input: int) -> QuotaRefusal:
+    def _refused(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
         now = self._clock()
+        tick = now // _TICK
         refusals: list[ExceededLimit] = []
-        for scope, at, _, output in parts:
-            self._turn(at, now // _TICK)
-            refusals.extend(self._refusals(scope, at, input, output, now))
-        windows = [(scope, at) for scope, at, _, _ in parts]
-        return QuotaRefusal(tuple(refusals), self._statuses(windows, now // _TICK))
+        windows = [(scope, self.places[scope.id]) for scope in scopes]
+        for scope, at in windows:
+            if self._numbers[at] != tick:
+                self._turn(at, tick)
+            output = min(need.output, scope.output, scope.tokens - need.input)
+            refusals.extend(self._refusals(scope, at, need.input, output, now))
+        return QuotaRefusal(tuple(refusals), self._statuses(windows, tick))
 
     def _refusals(
         self, scope: RateScope, at: int, input: int, output: int, now: int
@@ -236,24 +258,32 @@ class SharedCounters:
             yield ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
 
     def _statuses(self, windows: Sequence[tuple[RateScope, int]], now: int) -> LimitStatuses:
-        requests: tuple[int, int, int, int] | None = None  # what is left, limit, window, measure
-        tokens: tuple[int, int, int, int] | None = None
+        requests: LimitStatus | None = None
+        tokens: LimitStatus | None = None
+        numbers = self._numbers
+        fewest = least = _FAR
         for scope, at in windows:
-            limits, used = _limits(scope), self._used(at)
-            if limits[0] < UNLIMITED:
-                requests = _less(requests, (limits[0] - used[0], limits[0], at, 0))
-            for number in (1, 2, 3):
-                if limits[number] < UNLIMITED:
-                    left = limits[number] - used[number]
-                    tokens = _less(tokens, (left, limits[number], at, number))
-        return self._status(requests, now), self._status(tokens, now)
+            left = scope.requests - numbers[at + 1]
+            if left < fewest:
+                fewest = left
+                requests = scope.limits.requests, max(left, 0), self._reset(at, 0, now)
+            if scope.counts_tokens:
+                input, output = numbers[at + 2], numbers[at + 3]
+                left, limit, number = scope.tokens - input - output, scope.limits.tokens, 1
+                if scope.splits and scope.input - input < left:
+                    left, limit, number = scope.input - input, scope.limits.input, 2
+                if scope.splits and scope.output - output < left:
+                    left, limit, number = scope.output - output, scope.limits.output, 3
+                if left < least:
+                    least = left
+                    tokens = limit, max(left, 0), self._reset(at, number, now)
+        return requests, tokens
 
-    def _status(self, strictest: tuple[int, int, int, int] | None, now: int) -> LimitStatus | None:
-        if strictest is None:
-            return None
-        left, limit, at, number = strictest
-        first = next((tick for tick, _ in self._ticks(at, number)), now - MINUTE)
-        return str(limit), max(left, 0), first + MINUTE - now
+    def _reset(self, at: int, number: int, now: int) -> int:
+        """Ticks until more of a measure is free; 0 where none is taken."""
+        for tick, _ in self._ticks(at, number):
+            return tick + MINUTE - now
+        return 0
 
     def _used(self, at: int) -> tuple[int, int, int, int]:
         """By measure."""
@@ -272,33 +302,24 @@ class SharedCounters:
 
     def _ticks(self, at: int, number: int) -> Iterator[tuple[int, int]]:
         """Yield the ticks in which something of a measure was taken, the oldest first."""
-        newest, ring = self._numbers[at + _NEWEST], at + _RING
-        requests = self._numbers[ring : ring + MINUTE]
-        input = self._numbers[ring + MINUTE : ring + 2 * MINUTE]
-        output = self._numbers[ring + 2 * MINUTE : ring + 3 * MINUTE]
-        for tick in range(newest - MINUTE + 1, newest + 1):
-            slot = tick % MINUTE
-            if number == 0:
-                part = requests[slot]
-            else:
-                part = (input[slot] if number != 3 else 0) + (output[slot] if number != 2 else 0)
+        numbers, ring = self._numbers, at + _RING
+        newest = numbers[at + _NEWEST]
+        tick = max(numbers[at + _OLDEST], newest - MINUTE + 1)
+        used = False  # a tick has had something
+        while tick <= newest:
+            slot = ring + tick % MINUTE
+            requests, input = numbers[slot], numbers[slot + MINUTE]
+            output = numbers[slot + 2 * MINUTE]
+            if not used and not (used := bool(requests or input or output)):
+                numbers[at + _OLDEST] = tick
+            part = (requests, input + output, input, output)[number]
             if part:
                 yield tick, part
-
-
-def _counted(scope: RateScope, input: int, output: int) -> tuple[int, int]:
-    """Tokens count only where they are limited."""
-    return (input, output) if scope.counts_tokens else (0, 0)
+            tick += 1
 
 
 def _limits(scope: RateScope) -> tuple[int, int, int, int]:
     return scope.requests, scope.tokens, scope.input, scope.output
-
-
-def _less(
-    one: tuple[int, int, int, int] | None, other: tuple[int, int, int, int]
-) -> tuple[int, int, int, int]:
-    return other if one is None or other[0] < one[0] else one
 
 
 class ParentCounters:
