@@ -156,6 +156,18 @@ def test_variables_that_set_nothing_are_named(file: Path) -> None:
     assert result.stderr == "causerie: the variable CAUSERIE_SERVER_PROT sets nothing\n"
 
 
+def test_a_variable_that_the_file_names_is_not_idle(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(
+        '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\n'
+        'key = { env = "CAUSERIE_A_KEY" }\n'
+    )
+    runner = CliRunner(env={"CAUSERIE_A_KEY": "hunter2", "CAUSERIE_B_KEY": "hunter3"})
+    result = runner.invoke(app, ["check", "-c", str(file), "-q"])
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == "causerie: the variable CAUSERIE_B_KEY sets nothing\n"
+
+
 def test_what_is_wrong_is_code_3(file: Path) -> None:
     file.write_text("[server]\nprot = 1\n", encoding="utf-8")
     result = CliRunner().invoke(app, ["check", "-c", str(file)])
