@@ -33,8 +33,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_printed_is_the_same_configuration(file: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["check", "--config", str(file)])
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_what_is_printed_is_the_same_configuration(
+    file: Path, tmp_path: Path, more: list[str]
+) -> None:
+    result = CliRunner().invoke(app, ["check", "--config", str(file), *more])
     assert result.exit_code == 0, result.stderr
     again = tmp_path / "again.toml"
     again.write_text(result.stdout, encoding="utf-8")
@@ -98,7 +101,7 @@ def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_each_value_says_where_it_comes_from(file: Path) -> None:
-    arguments = ["check", "-c", str(file), "--set", "engines.load_seconds=5"]
+    arguments = ["check", "-c", str(file), "--all", "--set", "engines.load_seconds=5"]
     result = CliRunner(env={"CAUSERIE_LOGGING_LEVEL": "debug"}).invoke(app, arguments)
     lines = result.stdout.splitlines()
     assert lines[0] == f"# {file}"
@@ -107,6 +110,13 @@ def test_each_value_says_where_it_comes_from(file: Path) -> None:
     assert "load_seconds = 5.0  # --set" in lines
     assert 'level = "debug"  # variable CAUSERIE_LOGGING_LEVEL' in lines
     assert 'host = "127.0.0.1"  # default' in lines
+
+
+def test_defaults_are_shown_only_with_all(file: Path) -> None:
+    file.write_text("[server]\nport = 9000\n", encoding="utf-8")
+    lines = CliRunner().invoke(app, ["check", "-c", str(file)]).stdout.splitlines()
+    doors = next(index for index, line in enumerate(lines) if line.startswith("# DOOR"))
+    assert lines[:doors] == [f"# {file}", "", "[server]", "port = 9000  # line 2", ""]
 
 
 def test_so_does_what_stands_in_an_inline_table(tmp_path: Path) -> None:
@@ -122,7 +132,7 @@ targets = [
   { model = "echo", weight = 2 },
 ]
 """)
-    lines = CliRunner().invoke(app, ["check", "-c", str(file)]).stdout.splitlines()
+    lines = CliRunner().invoke(app, ["check", "-c", str(file), "--all"]).stdout.splitlines()
     assert 'prompt = "0.15"  # line 4' in lines
     assert 'completion = "0"  # default' in lines
     assert 'model = "echo"  # line 8' in lines
@@ -154,6 +164,18 @@ def test_variables_that_set_nothing_are_named(file: Path) -> None:
     environ = {"CAUSERIE_SERVER_PROT": "1"}
     result = CliRunner(env=environ).invoke(app, ["check", "-c", str(file), "-q"])
     assert result.stderr == "causerie: the variable CAUSERIE_SERVER_PROT sets nothing\n"
+
+
+def test_a_variable_that_the_file_names_is_not_idle(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(
+        '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\n'
+        'key = { env = "CAUSERIE_A_KEY" }\n'
+    )
+    runner = CliRunner(env={"CAUSERIE_A_KEY": "hunter2", "CAUSERIE_B_KEY": "hunter3"})
+    result = runner.invoke(app, ["check", "-c", str(file), "-q"])
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == "causerie: the variable CAUSERIE_B_KEY sets nothing\n"
 
 
 def test_what_is_wrong_is_code_3(file: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, time
 from typing import Annotated, Any
 
@@ -19,17 +20,35 @@ from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Which settings are shown: all, or those that come from somewhere."""
+
+    origins: Mapping[Path, str]
+    everything: bool
+
+    def table(self, path: Path) -> bool:
+        """Return true if something in the table, or the table itself, is shown."""
+        return self.everything or any(one[: len(path)] == path for one in self.origins)
+
+    def value(self, path: Path) -> bool:
+        """Return true if the setting is shown."""
+        return self.everything or path in self.origins
+
+
 def check(
     config: Config = None,
     pairs: Set = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
 ) -> None:
-    """Check the configuration and show what is in force, and where each value comes from.
+    """Check the configuration and show what is set, and where each value comes from.
 
-    What is printed is a valid configuration file itself; a table of the doors
-    stands at its end. Secrets are left out. Those in variables and files are
-    looked for, and so are weights that are named by a path; commands that give
-    secrets are not run, and nothing is fetched.
+    With `--all` the defaults are shown too. What is printed is a valid
+    configuration file itself; a table of the doors stands at its end. Secrets
+    are left out. Those in variables and files are looked for, and so are weights
+    that are named by a path; commands that give secrets are not run, and nothing
+    is fetched.
 
     **Examples**
 
@@ -42,22 +61,25 @@ def check(
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         if not quiet:
-            typer.echo("\n".join([*in_force(loaded), "", *door_table(loaded.settings)]))
+            typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
 
 
-def in_force(loaded: Loaded) -> Iterator[str]:
-    """The settings as TOML, each line with its origin as a comment."""
+def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
+    """The settings as TOML, each line with its origin as a comment; defaults only if wanted."""
+    shown = _Shown(loaded.origins, everything)
     yield f"# {loaded.file or 'no configuration file'}"
     for field in msgspec.structs.fields(type(loaded.settings)):
         value = getattr(loaded.settings, field.name)
         if isinstance(value, tuple):
             for index, item in enumerate(value):
-                yield from _table(f"[[{field.name}]]", item, (field.name, index), loaded)
+                yield from _table(f"[[{field.name}]]", item, (field.name, index), shown)
         else:
-            yield from _table(f"[{field.name}]", value, (field.name,), loaded)
+            yield from _table(f"[{field.name}]", value, (field.name,), shown)
 
 
-def _table(header: str, value: msgspec.Struct, path: Path, loaded: Loaded) -> Iterator[str]:
+def _table(header: str, value: msgspec.Struct, path: Path, shown: _Shown) -> Iterator[str]:
+    if not shown.table(path):
+        return
     yield f"\n{header}"
     names = ".".join(str(part) for part in path if isinstance(part, str))
     inner: list[tuple[str, msgspec.Struct, Path]] = []
@@ -69,10 +91,10 @@ def _table(header: str, value: msgspec.Struct, path: Path, loaded: Loaded) -> It
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
             if found != type(found)():
                 inner.append((f"[{names}.{field.name}]", found, (field.name,)))
-        else:
-            yield _line(field, found, loaded.origins.get((*path, field.name), "default"))
+        elif shown.value((*path, field.name)):
+            yield _line(field, found, shown.origins.get((*path, field.name), "default"))
     for header, found, below in inner:
-        yield from _table(header, found, (*path, *below), loaded)
+        yield from _table(header, found, (*path, *below), shown)
 
 
 def _line(field: Any, value: object, origin: str) -> str:

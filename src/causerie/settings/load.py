@@ -24,6 +24,7 @@ from causerie.settings.problems import Broken, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
 from causerie.settings.tree import Settings
+from causerie.settings.values import Secret
 
 FILE_NAME = "causerie.toml"
 _DOORS = {"gateway": "aliases", "router": "catalog"}
@@ -130,7 +131,7 @@ def load(
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
     problems += [_problem(rule, layers) for rule in broken]
-    ignored = tuple(_ignored(environ, known))
+    ignored = tuple(_ignored(environ, known, frozenset(_named(settings))))
     loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -273,8 +274,28 @@ def _keys(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
             yield from _keys(item, (*path, index))
 
 
-def _ignored(environ: Mapping[str, str], known: Mapping[KeyPath, Any]) -> Iterator[str]:
+def _ignored(
+    environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
+) -> Iterator[str]:
     readable = {variable(path) for path in known if _from_variable(path)}
     for name in sorted(environ):
-        if name.startswith(environment.PREFIX) and name not in readable | environment.ELSEWHERE:
+        if name.startswith(environment.PREFIX) and name not in (
+            readable | named | environment.ELSEWHERE
+        ):
             yield name
+
+
+def _named(value: object) -> Iterator[str]:
+    """The variables that settings name as the place of a secret."""
+    if isinstance(value, Secret):
+        if value.env is not None:
+            yield value.env
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _named(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _named(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named(item)
