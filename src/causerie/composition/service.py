@@ -23,6 +23,7 @@ from causerie.access.quota import Rates, RateScope, ScopeKind
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.catalog.catalog import Catalog
+from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
@@ -113,6 +114,7 @@ async def service(
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
         _ = await stack.enter_async_context(owned(running.watch()))
+        _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
 
@@ -141,6 +143,10 @@ class RunningService:
         self._counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
         sinks: list[RecordSink] = [self._counters, RequestLog(log_buffer)]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
+        self.call_checker = CallChecker(
+            lambda name, classes: self._router.count_calls(name, classes),
+            lambda name: name in self._targets.own,
+        )
         self._edge: Edge | None = None
         self._metrics_apart = False  # as it was at the start, like their socket
         self.settings = Settings()
@@ -196,6 +202,7 @@ class RunningService:
             router=self._router,
             meter=self._meter,
             members=self._members(settings, prepared.credentials),
+            check_calls=self.call_checker.take,
         )
         server = settings.server
         if self._edge is None:
