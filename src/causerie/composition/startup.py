@@ -155,6 +155,7 @@ class _Start:
             self.failure = found[0]
             self.stop.set()
             return
+        self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> Exception | None:
