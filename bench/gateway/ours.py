@@ -20,8 +20,7 @@ from gateway.contestant import Contestant, process
 CONFIG = """
 [server]
 keys = ["{digest}"]
-workers = {workers}
-busy_poll_seconds = 0
+{server}
 
 [[doors]]
 name = "gateway"
@@ -52,17 +51,18 @@ def new_key() -> tuple[str, str]:
 
 @contextmanager
 def ours(
-    mock: str, models: list[str], folder: Path, core: int, *, log: bool = False, workers: int = 1
+    mock: str, models: list[str], folder: Path, core: int, *, log: bool = False, workers: int = 0
 ) -> Iterator[Contestant]:
     """The service with an alias for each model; with ``log`` it writes a line of each request.
 
-    All of its processes share the core.
+    With ``workers`` (1 is none) all of its processes share the core, so that none polls there.
     """
     port = free_port()
     key, digest = new_key()
     config = folder / "causerie.toml"
     aliases = "".join(ALIAS.format(model=model) for model in models)
-    head = CONFIG.format(digest=digest, workers=workers, mock=mock, dialect="vllm")
+    server = f"workers = {workers}\nbusy_poll_seconds = 0" if workers else ""
+    head = CONFIG.format(digest=digest, server=server, mock=mock, dialect="vllm")
     config.write_text(head + aliases)
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
     root = f"http://127.0.0.1:{port}"
@@ -73,5 +73,5 @@ def ours(
         ready=f"{root}/health/live",
         environ={"NO_COLOR": "1", "CAUSERIE_LOGGING_LEVEL": "info" if log else "warning"},
     ) as pid:
-        name = "causerie" if workers == 1 else f"{workers} workers"
+        name = "causerie" if workers < 2 else f"{workers} workers"
         yield Contestant(name, root, pid, "/gateway/v1", key, rewrites=True)

@@ -28,10 +28,11 @@ PLACES = Places().extended([scope.id for scope in SCOPES], (), ()).windows
 
 
 class _Deadly:
-    """Words of a memory; the process dies before one of the writes to them."""
+    """Words of a memory; the process gets a signal before one of the writes to them."""
 
-    def __init__(self, words: memoryview, writes: int) -> None:
+    def __init__(self, words: memoryview, writes: int, number: int) -> None:
         self._words = words
+        self._number = number
         self._left = writes
 
     def __getitem__(self, place: Any) -> Any:
@@ -40,7 +41,7 @@ class _Deadly:
     def __setitem__(self, place: int, value: int) -> None:
         self._left -= 1
         if not self._left:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._number)
         self._words[place] = value
 
 
@@ -71,8 +72,17 @@ class Member:
 
     def die(self, writes: int, what: str, *rest: Any) -> object:
         """Do the rest, and die before so many writes."""
+        return self._with(signal.SIGKILL, writes, what, *rest)
+
+    def stop(self, writes: int, what: str, *rest: Any) -> object:
+        """Do the rest, and stop before so many writes; whoever reads the answer is told first."""
+        sys.stdout.write("null\n")
+        sys.stdout.flush()
+        return self._with(signal.SIGSTOP, writes, what, *rest)
+
+    def _with(self, number: int, writes: int, what: str, *rest: Any) -> object:
         words = self._counters._numbers
-        self._counters._numbers = cast(memoryview, _Deadly(words, writes))
+        self._counters._numbers = cast(memoryview, _Deadly(words, writes, number))
         return getattr(self, what)(*rest)
 
 

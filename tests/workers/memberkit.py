@@ -38,6 +38,10 @@ class MemberProcess:
             raise EOFError
         return json.loads(line)
 
+    def stopped(self) -> bool:
+        """Return whether a signal has stopped it."""
+        return Path(f"/proc/{self._process.pid}/stat").read_text().split()[2] == "T"
+
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 
@@ -9,10 +10,11 @@ import pytest
 from limitkit import Clock
 from member import PLACES, SCOPES
 from memberkit import MemberProcess, memory_of
+from waiting import eventually
 
 from causerie.access.quota import Tokens
 from causerie.access.windows import MemoryCounters, MemoryLease
-from causerie.errors import RateLimited
+from causerie.errors import RateLimited, StoreUnavailable
 from causerie.workers.counters import SharedCounters
 from causerie.workers.layout import MINUTE, WORDS
 from causerie.workers.shared_memory import MEMBERS, SharedMemory
@@ -104,6 +106,25 @@ def test_who_dies_in_the_middle_leaves_whole_counts(what: str, writes: int) -> N
                 assert list(memory.numbers[at + MEMBERS_AT : at + RING_AT]) == [1] + [0] * 63
         requests = memory.numbers[PLACES[SCOPES[0].id] + 1]
         assert requests in ((2, 3) if what == "take" else (2,))
+
+
+async def test_a_lease_ends_also_while_another_process_holds_the_lock() -> None:
+    clock = Clock()
+    with memory_of(WORDS) as memory:
+        parent = SharedCounters(memory, 0, PLACES, clock)
+        lease = parent.take_now(SCOPES, lambda: Tokens(5, 5))
+        member = MemberProcess(memory, 1)
+        assert member.do("stop", 3, "take", clock(), [0, 1], 1, 1) is None
+        await eventually(lambda: asyncio.to_thread(member.stopped))
+        lease.release(4, 4)
+        with pytest.raises(StoreUnavailable):
+            parent.take_now(SCOPES, lambda: Tokens(1, 1))
+        member.kill()
+        parent.forget(1)
+        with parent.take_now(SCOPES, lambda: Tokens(1, 1)):
+            for at in PLACES.values():
+                check(memory, at)
+                assert memory.numbers[at + 4] == 1
 
 
 def check(memory: SharedMemory, at: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -132,7 +133,7 @@ class Setup:
     provider: Provider
     session: aiohttp.ClientSession
 
-    async def ask(self, model: str, **more: object) -> tuple[int, dict[str, object]]:
+    async def ask(self, model: str, **more: object) -> tuple[int, dict[str, Any]]:
         """One request; its status and body."""
         async with self.session.post(PATH, json=body(model, **more)) as answer:
             return answer.status, await answer.json()
@@ -231,7 +232,7 @@ async def test_places_at_a_provider_are_those_of_all_processes(tmp_path: Path) -
         assert (statuses, made.provider.most) == ({200: 3, 503: 9}, 3)
 
 
-async def _ended(waiting: list[asyncio.Task[tuple[int, dict[str, object]]]], number: int) -> bool:
+async def _ended(waiting: list[asyncio.Task[tuple[int, dict[str, Any]]]], number: int) -> bool:
     return sum(one.done() for one in waiting) >= number
 
 
@@ -239,7 +240,7 @@ async def test_what_workers_have_not_is_answered_by_the_parent(tmp_path: Path) -
     async with setup(tmp_path) as made:
         for _ in range(3):  # on connections that come and go between the processes
             status, answer = await made.ask("mixed")
-            assert (status, answer["choices"][0]["message"]["content"]) == (  # type: ignore[index]
+            assert (status, answer["choices"][0]["message"]["content"]) == (
                 200,
                 "From our own engine.",
             )
@@ -247,8 +248,9 @@ async def test_what_workers_have_not_is_answered_by_the_parent(tmp_path: Path) -
             async with made.session.get("/gateway/v1/models") as listed:
                 names = [one["id"] for one in (await listed.json())["data"]]
             assert names == ["fast", "few", "mixed", "two"]
+        assert await pipelined(made, "fast", "mixed", "fast", "mixed") == [200] * 4
         status, answer = await made.ask("nobody")
-        assert (status, answer["error"]["code"]) == (404, "model_not_found")  # type: ignore[index]
+        assert (status, answer["error"]["code"]) == (404, "model_not_found")
         async with made.session.get("/nowhere") as answer404:
             assert answer404.status == 404
         large = "x" * 900_000  # more than one message between processes has room for
@@ -259,7 +261,28 @@ async def test_what_workers_have_not_is_answered_by_the_parent(tmp_path: Path) -
             )
             text = "".join([part.choices[0].delta.content or "" async for part in stream])
         assert text == "From our own engine."
-        await eventually(lambda: _counted(made, 9))
+        await eventually(lambda: _counted(made, 13))
+
+
+async def pipelined(made: Setup, *models: str) -> list[int]:
+    """The statuses of requests that were sent at once on one connection."""
+    host, _, port = made.service.root.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    for model in models:
+        text = json.dumps(body(model)).encode()
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
+    statuses = []
+    async with asyncio.timeout(60):
+        for _ in models:
+            answer = (await reader.readuntil(b"\r\n\r\n")).decode()
+            statuses.append(int(answer.split()[1]))
+            length = re.search(r"content-length: (\d+)", answer)
+            assert length is not None
+            await reader.readexactly(int(length[1]))
+    writer.close()
+    await writer.wait_closed()
+    return statuses
 
 
 async def _counted(made: Setup, number: int) -> bool:

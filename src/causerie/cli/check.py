@@ -22,7 +22,7 @@ from causerie.settings.lines import Path
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Which settings are shown: all, or those that come from somewhere."""
+    """Selection of the settings to show: all, or those that come from somewhere."""
 
     origins: Mapping[Path, str]
     everything: bool

@@ -47,8 +47,7 @@ async def sharing(
         yield Distribution(MemoryCounters() if state is None else state.counters, state=state)
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
-    from causerie.distributed import budgets, line, replica  # noqa: PLC0415 - see above
-    from causerie.distributed.counters import DistributedCounters  # noqa: PLC0415 - see above
+    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
@@ -63,5 +62,8 @@ async def sharing(
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here, state
+            counters.DistributedCounters(here),
+            budgets.DistributedBudgets(here),
+            lambda: here.here,
+            state,
         )

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from causerie.composition.service import Prepared, RunningService
-from causerie.composition.workers import Workers
+from causerie.composition.workers import WorkerIntake
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
@@ -77,7 +77,7 @@ class Reloading:
         read: Callable[[], tuple[Loaded, Credentials]],
         parts: RunningService,
         models: Callable[[Settings, Credentials], None],
-        workers: Workers | None = None,
+        workers: WorkerIntake | None = None,
     ) -> None:
         self._workers = workers
         self._started_with = loaded

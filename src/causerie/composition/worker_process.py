@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
+import structlog
 import uvloop
 
 from causerie.composition.service import Prepared, RunningService, listen, service
@@ -31,6 +32,8 @@ from causerie.workers.channel import Channel
 from causerie.workers.state import SharedState
 from causerie.workers.target_state import SharedTargetState
 
+log = structlog.get_logger(__name__)
+
 _REPORT_SECONDS = 0.5
 
 
@@ -46,12 +49,12 @@ class Worker:
         self._prepared: dict[int, Prepared] = {}
         self._running: RunningService | None = None
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
-        self._begun: asyncio.Task[None] | None = None  # until it serves
+        self._starting: asyncio.Task[None] | None = None  # until it serves
         self._channel = Channel(end, self._received, self._lost)
 
     async def run(self) -> None:
         """Serve until the parent stops it, or has gone."""
-        self._begun = asyncio.current_task()
+        self._starting = asyncio.current_task()
         first = await self._configurations.get()
         configuration = _read(first)
         settings = configuration.settings
@@ -63,9 +66,9 @@ class Worker:
             owned(self._report(running)),
             owned(self._prepare(running)),
         ):
-            self._running, self._begun = running, None
+            self._running, self._starting = running, None
             spare_the_collector()
-            self._channel.send(messages.Prepared(first.number))
+            self._channel.send(messages.PrepareOutcome(first.number))
             await server.answer(
                 running.edge, listen(settings.server), self, self._stop, self._hurry
             )
@@ -115,8 +118,8 @@ class Worker:
         """The parent has gone, and with it all that counts."""
         self._hurry.set()
         self._stop.set()
-        if self._begun is not None:
-            self._begun.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
 
     async def _prepare(self, running: RunningService) -> None:
         """Make ready what the parent sends, one configuration after the other."""
@@ -133,7 +136,10 @@ class Worker:
                 }
             except SettingsError as error:
                 problems = tuple(map(str, error.problems))
-            self._channel.send(messages.Prepared(wanted.number, problems))
+            except Exception as error:  # the parent waits for an answer, whatever it is
+                log.exception("configuration not prepared")
+                problems = (f"it could not be prepared: {type(error).__name__}",)
+            self._channel.send(messages.PrepareOutcome(wanted.number, problems))
 
     def _commit(self, number: int) -> None:
         prepared = self._prepared.pop(number, None)

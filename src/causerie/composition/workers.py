@@ -26,7 +26,7 @@ from causerie.settings.addresses import door_addresses
 from causerie.settings.credentials import Credentials
 from causerie.settings.tree import ServerSettings
 from causerie.workers.messages import Observed
-from causerie.workers.pool import WorkerPool, WorkerStatus
+from causerie.workers.pool import WorkerPool
 from causerie.workers.state import SharedState
 from causerie.workers.target_state import SharedTargetState
 
@@ -56,7 +56,7 @@ def worker_count(server: ServerSettings) -> int:
     return server.workers
 
 
-class Workers:
+class WorkerIntake:
     """The workers of one service, as its parent's edge and reloads see them."""
 
     gives_back = True
@@ -67,12 +67,8 @@ class Workers:
         self._state = state
         self._listener = listener
 
-    def status(self) -> Sequence[WorkerStatus]:
-        """Return the processes that there are."""
-        return self._pool.status()
-
     async def ready(self) -> None:
-        """Return when a worker answers."""
+        """Return when all workers answer."""
         await self._pool.ready()
 
     # Configuration.
@@ -133,7 +129,7 @@ def shared_state(settings: Settings) -> SharedState | None:
 @asynccontextmanager
 async def workers_of(
     parent: RunningService, state: SharedState | None, listener: socket.socket
-) -> AsyncIterator[Workers | None]:
+) -> AsyncIterator[WorkerIntake | None]:
     """Keep the workers running, which serve what the parent serves now; ``None`` without any."""
     if state is None:
         yield None
@@ -153,7 +149,7 @@ async def workers_of(
     pool.begin_with(encoded_configuration(parent.settings, parent.credentials), state.places)
     parent.workers = pool
     async with pool.running():
-        yield Workers(pool, state, listener)
+        yield WorkerIntake(pool, state, listener)
 
 
 def make_places(state: SharedState, settings: Settings) -> None:

@@ -126,6 +126,9 @@ class Connection(asyncio.Protocol):
                 self.abort()
                 return
             requests.append(CarriedRequest.of(other.head, other.at_hand()))
+        self._server.traffic.flush()
+        if not self._over:
+            self._transport.set_write_buffer_limits(0)  # full until all that was answered is sent
         while self.full is not None and not self._over:
             await asyncio.wait([self.full])
         self._pass_on(requests)

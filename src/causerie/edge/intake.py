@@ -1,4 +1,4 @@
-"""Where the connections of a server come from."""
+"""Source of the connections of a server."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class PlaceCounts(Struct, frozen=True, array_like=True):
 
 
 class Counts(Struct, frozen=True, array_like=True):
-    """What a process has counted: answered requests, and refused ones by door, status and code."""
+    """Counts of one process: answered requests, and refused ones by door, status and code."""
 
     places: Sequence[PlaceCounts] = ()
     refused: Sequence[tuple[tuple[str, str, str], int]] = ()

@@ -12,7 +12,7 @@ from causerie.workers.shared_memory import SharedMemory
 _REASON = 8  # the first word of the text
 _REASON_BYTES = 8 * (BREAKER_WORDS - _REASON)
 
-T = TypeVar("T")
+T = TypeVar("T", bound=float)
 
 
 class _Word(Generic[T]):
@@ -26,7 +26,7 @@ class _Word(Generic[T]):
         return self._kind(breaker.words[breaker.at + self._word])
 
     def __set__(self, breaker: SharedCircuitBreaker, value: T) -> None:
-        breaker.words[breaker.at + self._word] = float(value)  # type: ignore[arg-type]  # numbers
+        breaker.words[breaker.at + self._word] = float(value)
 
 
 class SharedCircuitBreaker(CircuitBreaker):

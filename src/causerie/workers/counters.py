@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from causerie.access.lease import Lease
 from causerie.access.limits import needed
@@ -24,6 +25,7 @@ from causerie.access.quota import (
 )
 from causerie.access.refusal import limited
 from causerie.access.windows import MemoryCounters
+from causerie.errors import StoreUnavailable
 from causerie.workers.layout import MINUTE
 from causerie.workers.shared_memory import MEMBERS, SharedMemory
 
@@ -83,6 +85,7 @@ class SharedCounters:
         self._numbers = memory.numbers
         self._column = _MEMBERS + member
         self._clock = clock
+        self._unsettled: list[tuple[Sequence[_Part], int, int, int]] = []
         memory.repairs.append(self._repair)
 
     async def take(
@@ -104,6 +107,8 @@ class SharedCounters:
         input, wanted = need.input, need.output
         parts: list[_Part] = []
         with self._memory:
+            if self._unsettled:
+                self._settle_all()
             now = self._clock() // _TICK
             for scope in scopes:
                 output = wanted
@@ -123,10 +128,19 @@ class SharedCounters:
     def settle(
         self, parts: Sequence[_Part], more_input: int, output: int, *, requests: int
     ) -> None:
-        """End a lease: correct what it reserved, and free its places."""
-        numbers = self._numbers
-        with self._memory:
-            now = self._clock() // _TICK
+        """End a lease: correct what it reserved, and free its places.
+
+        Never fails: while the memory cannot be had, what has ended is kept.
+        """
+        self._unsettled.append((parts, more_input, output, requests))
+        with suppress(StoreUnavailable), self._memory:
+            self._settle_all()
+
+    def _settle_all(self) -> None:
+        """Settle what has ended; the lock is held."""
+        numbers, now = self._numbers, self._clock() // _TICK
+        while self._unsettled:
+            parts, more_input, output, requests = self._unsettled.pop()
             for scope, at, tick, reserved in parts:
                 if numbers[at] != now:
                     self._turn(at, now)

@@ -16,7 +16,7 @@ class Carried(Struct, frozen=True, tag=True):
 
 
 class Prepare(Struct, frozen=True, tag=True):
-    """To a worker: make what may fail of this configuration, and report :class:`Prepared`.
+    """To a worker: make what may fail of this configuration, and report :class:`PrepareOutcome`.
 
     ``configuration`` is read by who composes the service.
     """
@@ -26,7 +26,7 @@ class Prepare(Struct, frozen=True, tag=True):
     places: Places
 
 
-class Prepared(Struct, frozen=True, tag=True):
+class PrepareOutcome(Struct, frozen=True, tag=True):
     """From a worker: a configuration is ready to be served by, or the problems with it."""
 
     number: int
@@ -72,4 +72,4 @@ class Stop(Struct, frozen=True, tag=True):
     hurry: bool = False
 
 
-Message = Carried | Prepare | Prepared | Commit | Observed | Beat | Stop
+Message = Carried | Prepare | PrepareOutcome | Commit | Observed | Beat | Stop

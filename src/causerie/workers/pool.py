@@ -1,6 +1,6 @@
 """The worker processes of a service: one starts in the place of one that ends.
 
-Implements the intake of the parent's edge: connections are accepted here and dealt out in turn. One
+Connections are accepted here and dealt out in turn. One
 that a worker passes back is answered by the parent, and so are all while no worker is ready.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import structlog
-from msgspec import Struct
 
+from causerie.errors import StoreUnavailable
 from causerie.workers.layout import Places
-from causerie.workers.messages import Observed, Prepare
-from causerie.workers.process import WorkerProcess
+from causerie.workers.messages import Observed, Prepare, PrepareOutcome
+from causerie.workers.process import WorkerHandle
 from causerie.workers.state import SharedState
 
 log = structlog.get_logger(__name__)
@@ -32,25 +32,15 @@ _STOP_SECONDS = 15.0  # beyond the time that running answers have
 class Adopting(Protocol):
     """The connections of the parent's own edge."""
 
-    def adopt(self, client: socket.socket, requests: bytes) -> Awaitable[None]: ...
-
-
-class WorkerStatus(Struct, frozen=True):
-    """One worker process."""
-
-    number: int
-    pid: int
-    ready: bool
+    async def adopt(self, client: socket.socket, requests: bytes) -> None: ...
 
 
 class WorkerPool:
-    """``count`` processes, started by ``command``; see :meth:`WorkerProcess.start`.
+    """``count`` processes, started by ``command``; see :meth:`WorkerHandle.start`.
 
     ``observed`` gets what they have counted. What a process that ends had under way is taken off
     the ``state``. At a stop they have ``drain_seconds``.
     """
-
-    gives_back = True
 
     def __init__(
         self,
@@ -66,7 +56,7 @@ class WorkerPool:
         self._state = state
         self._observed = observed
         self._drain_seconds = drain_seconds
-        self._workers: dict[int, WorkerProcess] = {}
+        self._workers: dict[int, WorkerHandle] = {}
         self._next = 0
         self._stopping = False
         self._current = Prepare(0, b"", Places())
@@ -79,10 +69,6 @@ class WorkerPool:
     def answering(self) -> int:
         """Return how many processes are ready."""
         return sum(one.ready for one in self._workers.values())
-
-    def status(self) -> Sequence[WorkerStatus]:
-        """Return the processes that there are."""
-        return [WorkerStatus(one.member, one.pid, one.ready) for one in self._workers.values()]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -105,10 +91,16 @@ class WorkerPool:
     async def prepare(self, configuration: bytes, places: Places) -> Sequence[str]:
         """Have all workers make a configuration ready; return what keeps them from it."""
         wanted = self._prepared = Prepare(self._current.number + 1, configuration, places)
+        ready = [one for one in self._workers.values() if one.ready]
+        outcomes = await asyncio.gather(
+            *(worker.prepare(wanted) for worker in ready), return_exceptions=True
+        )
         problems: dict[str, None] = {}
-        for worker in [one for one in self._workers.values() if one.ready]:
-            with suppress(ConnectionError):  # its successor will be asked anew
-                problems |= dict.fromkeys((await worker.prepare(wanted)).problems)
+        for outcome in outcomes:
+            if isinstance(outcome, PrepareOutcome):
+                problems |= dict.fromkeys(outcome.problems)
+            elif not isinstance(outcome, ConnectionError):  # whose successor is asked anew
+                raise outcome
         return list(problems)
 
     def commit(self) -> None:
@@ -124,8 +116,11 @@ class WorkerPool:
     # Connections.
 
     def hand_over(self, client: socket.socket, requests: bytes) -> None:
-        """Deal a connection to the next worker; the parent keeps it while there is none."""
-        ready = [one for one in self._workers.values() if one.ready]
+        """Deal a connection to the next worker; the parent keeps it while there is none.
+
+        At a stop too: a worker whose work is done ends, with all that it was dealt last.
+        """
+        ready = [] if self._stopping else [one for one in self._workers.values() if one.ready]
         if ready:
             self._next = (self._next + 1) % len(ready)
             ready[self._next].deal(client, requests)
@@ -142,7 +137,7 @@ class WorkerPool:
         async with asyncio.TaskGroup() as group:
 
             def adopt(client: socket.socket, requests: bytes) -> None:
-                group.create_task(_awaited(connections.adopt(client, requests)))
+                group.create_task(connections.adopt(client, requests))
 
             self._adopt = adopt
             loop.add_reader(listener, self._accept, listener)
@@ -169,7 +164,7 @@ class WorkerPool:
                 worker.kill()  # whoever has not ended by then
 
     @staticmethod
-    async def _hurried(hurry: asyncio.Event, running: Sequence[WorkerProcess]) -> None:
+    async def _hurried(hurry: asyncio.Event, running: Sequence[WorkerHandle]) -> None:
         await hurry.wait()
         for worker in running:
             worker.stop(hurry=True)
@@ -213,7 +208,7 @@ class WorkerPool:
 
     async def _one(self, member: int) -> str:
         """Start a process, give it work, and wait for its end; return why it ended."""
-        worker = await WorkerProcess.start(
+        worker = await WorkerHandle.start(
             member, self._command, self._state.memory, self._carried, self._observed
         )
         self._workers[member] = worker
@@ -226,9 +221,19 @@ class WorkerPool:
         finally:
             del self._workers[member]
             await worker.end()
-            self._state.forget(member)
+            await self._forget(member)
 
-    async def _begin(self, worker: WorkerProcess) -> None:
+    async def _forget(self, member: int) -> None:
+        """Take back what a process that has ended had under way."""
+        while True:
+            try:
+                self._state.forget(member)
+            except StoreUnavailable:  # yet another process has been stopped, and will be ended
+                await asyncio.sleep(_FIRST_PAUSE)
+            else:
+                return
+
+    async def _begin(self, worker: WorkerHandle) -> None:
         """Have it serve by the configuration in force, which may change meanwhile."""
         wanted = None
         while wanted is not self._current:
@@ -246,7 +251,3 @@ class WorkerPool:
         log.info("worker process ready", worker=worker.member, pid=worker.pid)
         if self.answering == len(self._members):
             self._all_ready.set()
-
-
-async def _awaited(one: Awaitable[None]) -> None:
-    await one

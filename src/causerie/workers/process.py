@@ -18,7 +18,7 @@ from causerie.workers.messages import (
     Message,
     Observed,
     Prepare,
-    Prepared,
+    PrepareOutcome,
     Stop,
 )
 from causerie.workers.shared_memory import SharedMemory
@@ -26,11 +26,11 @@ from causerie.workers.shared_memory import SharedMemory
 log = structlog.get_logger(__name__)
 
 _BEAT_SECONDS = 1.0
-_SILENT_SECONDS = 6.0  # longer than a process waits for the lock of the shared memory
+_SILENT_SECONDS = 5.0  # longer than a process waits for the lock of the shared memory
 _END_SECONDS = 3.0
 
 
-class WorkerProcess:
+class WorkerHandle:
     """The process with the number ``member``. It ends with its channel, so it never outlives us.
 
     ``carried`` gets connections that it passes back, ``observed`` what it has counted.
@@ -50,10 +50,10 @@ class WorkerProcess:
         self._process = process
         self._carried = carried
         self._observed = observed
-        self._answers: dict[int, asyncio.Future[Prepared]] = {}
+        self._answers: dict[int, asyncio.Future[PrepareOutcome]] = {}
         self._heard = time.monotonic()
-        self._lost = asyncio.Event()
-        self._channel = Channel(end, self._received, self._lost.set)
+        self._gone = asyncio.Event()
+        self._channel = Channel(end, self._received, self._lost)
 
     @classmethod
     async def start(
@@ -63,7 +63,7 @@ class WorkerProcess:
         memory: SharedMemory,
         carried: Callable[[socket.socket, bytes], None],
         observed: Callable[[Observed], None],
-    ) -> WorkerProcess:
+    ) -> WorkerHandle:
         """Start it; ``command`` gets the descriptors of channel and memory, and the number."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -84,31 +84,27 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """Return the id of the process."""
         return self._process.pid
 
     def deal(self, client: socket.socket, requests: bytes = b"") -> None:
         """Give it a connection."""
         self._channel.send(Carried(requests), client)
 
-    async def prepare(self, message: Prepare) -> Prepared:
+    async def prepare(self, message: Prepare) -> PrepareOutcome:
         """Have a configuration made ready; raise :class:`ConnectionError` if the process ends."""
-        answer: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[PrepareOutcome] = asyncio.get_running_loop().create_future()
+        if self._gone.is_set():
+            raise ConnectionError("the worker process has ended")
         self._answers[message.number] = answer
         self._channel.send(message)
-        ended = asyncio.ensure_future(self._lost.wait())  # noqa: TID251 - cancelled below
         try:
-            await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+            outcome = await answer
         finally:
-            ended.cancel()
             del self._answers[message.number]
-        if not answer.done():
-            answer.cancel()
-            raise ConnectionError("the worker process has ended")
-        prepared = answer.result()
-        if not prepared.problems:
+        if not outcome.problems:
             self.prepared = message.number
-        return prepared
+        return outcome
 
     def commit(self, number: int) -> None:
         """Have it serve by a configuration that it has prepared."""
@@ -120,11 +116,11 @@ class WorkerProcess:
 
     async def ended(self) -> str:
         """Wait for its end, or until it does not go on; return why, in a few words."""
-        while not self._lost.is_set():
+        while not self._gone.is_set():
             self._channel.send(Beat())
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT_SECONDS):
-                    await self._lost.wait()
+                    await self._gone.wait()
             if time.monotonic() - self._heard > _SILENT_SECONDS:
                 return f"it has not answered for {_SILENT_SECONDS:g} s"
         with suppress(TimeoutError):
@@ -137,7 +133,7 @@ class WorkerProcess:
         """End it now, and wait until it has ended."""
         self.ready = False
         self._channel.close()
-        self._lost.set()
+        self._lost()
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 await self._process.wait()
@@ -155,6 +151,13 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             self._process.kill()
 
+    def _lost(self) -> None:
+        """Nothing comes from it any more."""
+        self._gone.set()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError("the worker process has ended"))
+
     def _received(self, message: Message, connection: socket.socket | None) -> None:
         self._heard = time.monotonic()
         if connection is not None:
@@ -162,7 +165,7 @@ class WorkerProcess:
             self._carried(connection, message.requests)
         elif isinstance(message, Observed):
             self._observed(message)
-        elif isinstance(message, Prepared):
+        elif isinstance(message, PrepareOutcome):
             answer = self._answers.get(message.number)
             if answer is not None and not answer.done():
                 answer.set_result(message)

@@ -24,7 +24,7 @@ _MUTEX_WORDS = _MUTEX_BYTES // 8
 _ATTRIBUTE_BYTES = 64
 _SHARED = 1  # PTHREAD_PROCESS_SHARED
 _ROBUST = 1  # PTHREAD_MUTEX_ROBUST
-_WAIT_SECONDS = 5.0  # the holder takes microseconds, unless it has been stopped
+_WAIT_SECONDS = 1.0  # the holder takes microseconds, unless it has been stopped
 
 
 class _Timespec(ctypes.Structure):

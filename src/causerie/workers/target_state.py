@@ -20,18 +20,18 @@ from causerie.workers.request_slots import SharedRequestSlots
 class ReportedLatencyStats(LatencyStats):
     """Statistics that keep what is new until it is reported."""
 
-    __slots__ = ("_begun", "_down", "_speeds")
+    __slots__ = ("_down", "_first_tokens", "_speeds")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
-        self._begun: list[tuple[float, float]] = []
+        self._first_tokens: list[tuple[float, float]] = []
         self._speeds: list[tuple[int, float, float]] = []
         self._down = 0
 
     def answered(self, seconds: float, now: float) -> None:
         """As in the base."""
         super().answered(seconds, now)
-        self._begun.append((seconds, now))
+        self._first_tokens.append((seconds, now))
 
     def failed(self) -> None:
         """As in the base."""
@@ -45,11 +45,11 @@ class ReportedLatencyStats(LatencyStats):
 
     def taken(self, failed: Counter[str]) -> TargetObserved | None:
         """Return what is new, once, with these failures by code; ``None`` where nothing is."""
-        begun, speeds, down = self._begun, self._speeds, self._down
-        if not (begun or speeds or down or failed):
+        first_tokens, speeds, down = self._first_tokens, self._speeds, self._down
+        if not (first_tokens or speeds or down or failed):
             return None
-        self._begun, self._speeds, self._down = [], [], 0
-        return TargetObserved(begun, speeds, down, dict(failed))
+        self._first_tokens, self._speeds, self._down = [], [], 0
+        return TargetObserved(first_tokens, speeds, down, dict(failed))
 
 
 class SharedTargetState(TargetState):
