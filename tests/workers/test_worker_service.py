@@ -227,6 +227,7 @@ async def test_places_at_a_provider_are_those_of_all_processes(tmp_path: Path) -
         done, _ = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         assert done
         await eventually(lambda: _ended(waiting, 9))
+        await eventually(lambda: _asked(made, 3))  # the last may still be on its way there
         made.provider.open.set()
         statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
         assert (statuses, made.provider.most) == ({200: 3, 503: 9}, 3)
