@@ -95,6 +95,46 @@ async def test_what_is_here_is_listed(shell: Shell, tmp_path: Path) -> None:
     }
 
 
+OWN = """\
+[tiny]
+license = "MIT"
+[tiny.tags]
+3m = { ref = "hf:org/repo", size = 3_000_000, context = 2048 }
+"""
+
+
+async def test_a_short_name_is_pulled_and_listed(shell: Shell, tmp_path: Path) -> None:
+    own = tmp_path / "config" / "causerie" / "library.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(OWN, encoding="utf-8")
+    names = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    code, path, err = await shell.run("pull", "tiny", "-q", **names)
+    assert code == 0, err
+    assert Path(path.rstrip("\n")).read_bytes() == MODEL
+    _, out, _ = await shell.run("list", **names)
+    assert out.splitlines()[1].split() == ["tiny:3m", "3", "MB", "Q4_K_M", "just", "now"]
+    _, rows, _ = await shell.run("list", "--json")
+    (row,) = json.loads(rows)
+    assert (row["name"], row["bytes"], row["path"]) == (
+        "hf:org/repo",
+        len(MODEL),
+        path.rstrip("\n"),
+    )
+    _, out, _ = await shell.run("list", "--library", **names)
+    assert ["tiny:3m", "3", "MB", "2,048", "MIT", "hf:org/repo"] in [
+        line.split() for line in out.splitlines()
+    ]
+    own.write_text("[", encoding="utf-8")
+    code, _, err = await shell.run("pull", "tiny", **names)
+    assert (code, err.startswith(f"causerie: {own} is not a usable library")) == (3, True)
+
+
+async def test_an_unknown_name_suggests_the_right_one(shell: Shell) -> None:
+    code, out, err = await shell.run("pull", "smolm2")
+    assert (code, out) == (2, "")
+    assert "did you mean smollm2 or " in err
+
+
 async def test_failures_are_one_sentence_with_a_code(shell: Shell, hub: Hub) -> None:
     for arguments, code in (
         (("pull", "hf:org/none"), 4),

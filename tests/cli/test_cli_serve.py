@@ -51,7 +51,7 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
         (["hf:o/r:Q4", "--engine", "vllm"], 3, "a GGUF file; vLLM takes `hf:ORG/REPO`"),
         (["./m", "--engine", "vllm"], 4, "does not exist; name a model folder"),
         (["./a.gguf", "--model", "x"], 2, "give REF or --model, not both"),
-        (["foo:bar"], 2, "'foo:bar' begins with an unknown kind"),
+        (["foo:bar"], 2, "'foo:bar' is no name of the library"),
         (["--model", "x"], 3, "no model has the id x; configured: smollm2-135m"),
         (["--port", "99999"], 3, "--port: server.port: is 99999; it takes a whole number"),
         (["--context", "0"], 3, "the command line: models[0].llamacpp.context: is 0; it takes"),

@@ -17,7 +17,7 @@ from enum import IntEnum
 import typer
 
 from causerie.composition.startup import CannotStart
-from causerie.engines.weights.errors import BadReference, WeightsError
+from causerie.engines.weights.errors import BadLibrary, BadReference, WeightsError
 from causerie.errors import ServiceError
 from causerie.settings import SettingsError
 
@@ -48,7 +48,7 @@ def reporting() -> Iterator[None]:
         yield
     except CommandFailed as error:
         raise _ended(str(error), error.code) from error
-    except SettingsError as error:
+    except (SettingsError, BadLibrary) as error:
         raise _ended(str(error), ExitCode.CONFIGURATION) from error
     except BadReference as error:
         raise _ended(str(error), ExitCode.USAGE) from error

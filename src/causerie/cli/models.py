@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from causerie.cli.cached import size_text
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
 from causerie.cli.terminal import WHOLE_LINES
@@ -77,4 +78,4 @@ def _show(rows: Sequence[ModelLine], console: Console) -> None:
 def _size(row: ModelLine) -> str:
     if row.bytes is None:
         return "not fetched" if row.ref else "-"
-    return f"{row.bytes / 1e9:.2f} GB" if row.bytes >= 1e9 else f"{row.bytes / 1e6:.0f} MB"
+    return size_text(row.bytes)

