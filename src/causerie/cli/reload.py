@@ -11,7 +11,8 @@ import typer
 
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
-from causerie.composition.reloading import ReloadOutcome, ServiceFacts
+from causerie.composition.reloading import ReloadOutcome
+from causerie.composition.service_facts import ServiceFacts
 from causerie.settings.environment import runtime_folder, variables
 
 _SECONDS = 120.0  # secrets may come from slow commands

@@ -23,7 +23,9 @@ from causerie.cli import (
     projects,
     pull,
     reload,
+    remove,
     serve,
+    services,
     users,
 )
 
@@ -58,6 +60,9 @@ def root(
 app.command("serve")(serve.serve)
 app.command("pull")(pull.pull)
 app.command("list")(cached.show_list)
+app.command("ps")(services.ps)
+app.command("stop")(services.stop)
+app.command("rm")(remove.remove)
 app.command("models")(models.models)
 app.command("check")(check.check)
 app.command("reload")(reload.reload)

@@ -15,7 +15,7 @@ from rich.console import Console
 from causerie.cli import loop
 from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.names import library
+from causerie.cli.names import library, ref_of
 from causerie.cli.options import Config, Engine, Set, flag, settings_in_force
 from causerie.cli.stderr import heedless
 from causerie.composition.app import run_service
@@ -146,8 +146,7 @@ def _chosen(
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     parsed = library().reference(ref)
     engine = engine or "llamacpp"
-    own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
-    wanted = str(parsed.path.absolute()) if own else str(parsed)
+    wanted = ref_of(parsed)
     known = next(
         (model for model in settings.models if (model.ref, model.engine) == (wanted, engine)), None
     )

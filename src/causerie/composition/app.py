@@ -38,6 +38,7 @@ from causerie.engines.registry import engine_factory
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
+from causerie.engines.weights.removal import remove
 from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings, Vllm
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.environment import runtime_folder, variables
@@ -140,6 +141,11 @@ async def _fetched(
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
     """Everything in the cache."""
     return Cache(_cache_folder(settings)).every()
+
+
+async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
+    """Delete weights from the cache. Raises :class:`WeightsError`."""
+    await remove(_cache_folder(settings), weights)
 
 
 def _cache_folder(settings: Settings) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 import structlog
 
 from causerie.composition.service import Prepared, RunningService
+from causerie.composition.service_facts import ServiceFacts, running_models
 from causerie.composition.workers import WorkerIntake
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
@@ -57,14 +59,6 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
         return not self.problems
 
 
-class ServiceFacts(msgspec.Struct, frozen=True):
-    """Identity of a running service."""
-
-    pid: int
-    file: str | None
-    address: str
-
-
 class Reloading:
     """Reloads, one after the other. ``models`` gives the fleet the models of new settings.
 
@@ -93,9 +87,11 @@ class Reloading:
         return self._started_with.file
 
     def facts(self) -> ServiceFacts:
-        """Return the identity of this service."""
+        """Return the identity of this service, and its models as they are now."""
         file = self._started_with.file
-        return ServiceFacts(os.getpid(), str(file.absolute()) if file else None, self.address)
+        models = running_models(self._parts.settings.models, self._parts.status())
+        named = str(file.absolute()) if file else None
+        return ServiceFacts(os.getpid(), named, self.address, models)
 
     async def answer(self, asked: str) -> msgspec.Struct:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
@@ -103,6 +99,9 @@ class Reloading:
             return self.facts()
         if asked == "reload":
             return await self.reload()
+        if asked == "stop":
+            os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
+            return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
     async def reload(self) -> ReloadOutcome:

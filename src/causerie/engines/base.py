@@ -44,6 +44,8 @@ class EngineStatus:
     """Time since the engine last moved (a token, a prompt batch, a load step)."""
     memory_bytes: int | None = None
     """An estimate until loaded."""
+    context: int | None = None
+    """Tokens of one request, prompt and output together, once the engine knows."""
     detail: str = ""
 
 

@@ -117,7 +117,9 @@ class FakeEngine:
 
     def status(self) -> EngineStatus:
         """Return the current status."""
-        return EngineStatus(self.model, self._state, self.slots, self._busy)
+        return EngineStatus(
+            self.model, self._state, self.slots, self._busy, context=self.context_length
+        )
 
     async def facts(self) -> ModelFacts:
         """Facts of the pretended model."""

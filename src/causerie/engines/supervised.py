@@ -140,6 +140,7 @@ class SupervisedEngine(ABC, Generic[C]):
             restarts=supervisor.restarts,
             idle_seconds=time.monotonic() - self._pulse.beat,
             memory_bytes=self.memory_bytes,
+            context=self.context,
             detail=supervisor.detail,
         )
 

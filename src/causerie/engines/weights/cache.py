@@ -120,12 +120,12 @@ class Cache:
 
     def seal(self, file: StoredFile) -> None:
         """Record the checksum of a complete file."""
-        _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
+        _write(sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
         """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
-            return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+            return sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -184,7 +184,7 @@ class FolderCache(Cache):
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
-        kept = {path for file in files for path in (file.path, _sidecar(file.path))}
+        kept = {path for file in files for path in (file.path, sidecar(file.path))}
         for path in self.home(reference).iterdir():
             if path not in kept and path.is_file():
                 path.unlink()
@@ -215,7 +215,8 @@ def _acquired(lock: FileLock) -> bool:
     return True
 
 
-def _sidecar(path: Path) -> Path:
+def sidecar(path: Path) -> Path:
+    """Return the file alongside a stored one that holds its checksum."""
     return path.with_name(f"{path.name}.sha256")
 
 

@@ -1,0 +1,172 @@
+"""``causerie ps`` and ``causerie stop``: the services of this user on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from causerie.cli.cached import size_text
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.names import library, same_weights
+from causerie.cli.terminal import WHOLE_LINES
+from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
+from causerie.composition.service_facts import RunningModel, ServiceFacts
+from causerie.engines.weights.errors import BadReference
+from causerie.engines.weights.library import Library
+from causerie.settings.environment import runtime_folder, variables
+
+_SECONDS = 5.0  # for an answer; a service that hangs is left out
+_LOOK_SECONDS = 0.1
+_COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "ADDRESS", "PID")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service that has answered."""
+
+    socket: ControlSocket
+    facts: ServiceFacts
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of its default door, as this machine reaches it."""
+        host, _, port = self.facts.address.rpartition(":")
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+    def models(self, name: str, known: Library) -> Sequence[RunningModel]:
+        """Return its models with this id, or with the weights that ``name`` means."""
+        by_id = [model for model in self.facts.models if model.id == name]
+        with suppress(BadReference):
+            wanted = known.reference(name)
+            return by_id or [
+                model for model in self.facts.models if same_weights(model.ref, wanted)
+            ]
+        return by_id
+
+
+def services() -> Sequence[Service]:
+    """Return the services that answer; one that hangs is named on stderr."""
+    found = []
+    for one in sockets(runtime_folder(variables())):
+        try:
+            found.append(Service(one, asked(one.path, "facts", ServiceFacts, _SECONDS)))
+        except ControlFailed as error:
+            typer.echo(f"causerie: of the process {one.pid}, {error}", err=True)
+    return found
+
+
+def ps(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Show the running services of this user, and their models.
+
+    CONTEXT is in force for one request, prompt and output together. MEMORY is
+    an estimate.
+
+    **Examples**
+
+    `causerie ps`
+
+    `causerie ps --json`
+    """
+    with reporting():
+        found = services()
+        if as_json:
+            typer.echo(msgspec.json.encode([one.facts for one in found]))
+            return
+        console = Console(highlight=False, soft_wrap=True, width=WHOLE_LINES)
+        console.print(_table(found, library()), markup=False)
+
+
+def stop(
+    name: Annotated[
+        str | None, typer.Argument(help="Id, short name or reference of its model.")
+    ] = None,
+    pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
+) -> None:
+    """Stop a running service, as Ctrl-C does: running answers may finish.
+
+    Without NAME it is the only one. A service with further models is stopped
+    by `--pid` only.
+
+    **Examples**
+
+    `causerie stop`
+
+    `causerie stop qwen3:4b`
+    """
+    with reporting():
+        chosen = _chosen(services(), name, pid)
+        try:
+            _ = asked(chosen.socket.path, "stop", ServiceFacts, _SECONDS)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
+            time.sleep(_LOOK_SECONDS)
+        typer.echo(f"Stopped {chosen.facts.address}.")
+
+
+def _chosen(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
+    """The one service that is meant. Raises :class:`CommandFailed`."""
+    if not found:
+        raise CommandFailed("no service of this user is running")
+    known = library()
+    fitting = [
+        one
+        for one in found
+        if pid in (None, one.facts.pid) and (name is None or one.models(name, known))
+    ]
+    if len(fitting) != 1:
+        some = (
+            "several services are running; say which"
+            if fitting
+            else "no such service is running; there are"
+        )
+        raise CommandFailed(f"{some}:\n{_listed(fitting or found)}", ExitCode.USAGE)
+    others = [model.id for model in fitting[0].facts.models]
+    if name is not None and pid is None and len(others) > 1:
+        advice = f"stop it as a whole by `causerie stop --pid {fitting[0].facts.pid}`"
+        raise CommandFailed(f"that service serves {', '.join(others)}; {advice}", ExitCode.USAGE)
+    return fitting[0]
+
+
+def _listed(found: Sequence[Service]) -> str:
+    lines = (
+        f"  --pid {one.facts.pid}  {one.facts.address}  "
+        f"{', '.join(model.id for model in one.facts.models) or 'without models of its own'}"
+        for one in found
+    )
+    return "\n".join(lines)
+
+
+def _table(found: Sequence[Service], known: Library) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in _COLUMNS:
+        right = title in {"CONTEXT", "BUSY", "MEMORY"}
+        table.add_column(title, no_wrap=True, justify="right" if right else "left")
+    for one in found:
+        where = (one.facts.address, str(one.facts.pid))
+        for model in one.facts.models:
+            table.add_row(model.id, *_words(model, known), *where)
+        if not one.facts.models:
+            table.add_row(*"-" * (len(_COLUMNS) - len(where)), *where)
+    return table
+
+
+def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
+    return (
+        known.name(model.ref) if model.ref else "-",
+        model.state,
+        f"{model.context:,}" if model.context else "-",
+        f"{model.busy}/{model.slots}",
+        size_text(model.memory_bytes) if model.memory_bytes else "-",
+    )

@@ -1,0 +1,57 @@
+"""Facts of a running service for the user's other commands: its address, and its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from causerie.engines.base import EngineStatus
+from causerie.settings import ModelSettings
+
+
+class RunningModel(Struct, frozen=True):
+    """One model of a running service, as it is now."""
+
+    id: str
+    ref: str | None
+    engine: str
+    state: str
+    """One of ``EngineState``."""
+    context: int | None
+    """Tokens of prompt and output of one request in force; ``None`` until it is loaded."""
+    slots: int
+    busy: int
+    memory_bytes: int | None
+    """An estimate; ``None`` where nothing is loaded."""
+
+
+class ServiceFacts(Struct, frozen=True):
+    """Identity of a running service, and its models."""
+
+    pid: int
+    file: str | None
+    """The configuration file, if there is one."""
+    address: str
+    models: tuple[RunningModel, ...] = ()
+
+
+def running_models(
+    models: Sequence[ModelSettings], statuses: Sequence[EngineStatus]
+) -> tuple[RunningModel, ...]:
+    """Return the models of the settings with the status of their engines."""
+    known = {model.id: model for model in models}
+    return tuple(
+        RunningModel(
+            id=status.model,
+            ref=known[status.model].ref,
+            engine=known[status.model].engine,
+            state=status.state.value,
+            context=status.context,
+            slots=status.slots,
+            busy=status.busy,
+            memory_bytes=status.memory_bytes,
+        )
+        for status in statuses
+        if status.model in known
+    )
