@@ -79,7 +79,7 @@ def test_several_services_are_told_apart_by_their_models(tmp_path: Path) -> None
         rows = {row[0]: row[1:] for row in map(str.split, run("ps").stdout.splitlines())}
         for name, service in (("a", first), ("b", second)):
             where = [service.root.removeprefix("http://"), str(service.process.pid)]
-            assert rows[name] == ["-", "ready", "8,192", "0/1", "-", *where]
+            assert rows[name] == ["-", "ready", "8,192", "0/16", "-", *where]
         result = run("stop")
         assert result.exit_code == 2
         assert "several services are running; say which:\n" in result.stderr
