@@ -24,6 +24,7 @@ from causerie.cli import (
     pull,
     reload,
     remove,
+    run,
     serve,
     services,
     users,
@@ -58,6 +59,7 @@ def root(
 
 
 app.command("serve")(serve.serve)
+app.command("run")(run.run)
 app.command("pull")(pull.pull)
 app.command("list")(cached.show_list)
 app.command("ps")(services.ps)

@@ -97,7 +97,7 @@ def serve(
         }
 
         def choose(settings: Settings) -> tuple[ModelSettings, ...]:
-            return _with_options(_chosen(settings, ref, id, model, engine), options)
+            return with_options(chosen_models(settings, ref, id, model, engine), options)
 
         read = partial(_read, config, pairs, flags, choose)
         loaded, _ = checked(read, commands=False)
@@ -133,7 +133,7 @@ def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:
     return again
 
 
-def _chosen(
+def chosen_models(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
     """The models to serve: what the command line says, else all that are configured."""
@@ -165,7 +165,7 @@ def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     return tuple(model for model in settings.models if model.id in only)
 
 
-def _with_options(
+def with_options(
     models: tuple[ModelSettings, ...], options: dict[str, int | None]
 ) -> tuple[ModelSettings, ...]:
     """The models with the engine options that were given; vLLM has some of them too."""
