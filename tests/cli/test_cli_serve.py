@@ -70,6 +70,12 @@ def test_what_cannot_be_served(
     assert result.stderr.splitlines()[-1].startswith("causerie: ")
 
 
+def test_a_context_is_a_number_or_auto() -> None:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["serve", "--context", "much"])
+    assert result.exit_code == 2
+    assert "'much' is neither a number of tokens nor `auto`" in result.stderr
+
+
 def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
     config = tmp_path / "causerie.toml"
     config.write_text('[[models]]\nid = "m"\nengine = "fake"\n', encoding="utf-8")
@@ -125,6 +131,14 @@ def test_the_block_says_how_to_use_it() -> None:
     assert "models   smollm2-135m" in lines
     assert "Authorization" not in lines
     assert "chat     causerie chat\n" in lines
+    assert "context" not in lines
+
+
+def test_the_block_says_which_context_is_in_force() -> None:
+    loaded = EngineStatus("a", EngineState.READY, slots=4, context=8192)
+    absent = EngineStatus("b", EngineState.ABSENT, slots=8)
+    lines = block(Settings(), "127.0.0.1", 8000, None, (loaded, absent))
+    assert "  context  a: 8,192 tokens a request, 4 at a time" in lines
 
 
 def test_the_block_with_keys_on_every_address() -> None:

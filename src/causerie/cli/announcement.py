@@ -32,6 +32,7 @@ class ConsoleAnnouncer:
         self._console = console
         self._status: Status | None = None
         self._first: str | None = None
+        self._engines: Sequence[EngineStatus] = ()
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
@@ -40,6 +41,7 @@ class ConsoleAnnouncer:
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show how far the loads are; only on a terminal, and not alongside a download's bar."""
+        self._engines = engines
         words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
@@ -47,7 +49,7 @@ class ConsoleAnnouncer:
     def ready(self, host: str, port: int) -> None:
         """Show the block: address, models, a line to try."""
         self.stop()
-        for line in block(self.settings, host, port, self._first):
+        for line in block(self.settings, host, port, self._first, self._engines):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
@@ -81,7 +83,13 @@ class ConsoleAnnouncer:
         return f"Loading {engine.model}{share}"
 
 
-def block(settings: Settings, host: str, port: int, first_link: str | None = None) -> Sequence[str]:
+def block(
+    settings: Settings,
+    host: str,
+    port: int,
+    first_link: str | None = None,
+    engines: Sequence[EngineStatus] = (),
+) -> Sequence[str]:
     """The lines that say how to use the service; ``first_link`` is the owner's token."""
     shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     base = f"http://{shown}:{port}/v1"
@@ -94,6 +102,7 @@ def block(settings: Settings, host: str, port: int, first_link: str | None = Non
         "",
         f"  address  {base}" + (more if host in _EVERYWHERE else ""),
         f"  models   {', '.join(default.models)}",
+        *_context(engines),
         f"  try      {_curl(default, base)}",
         f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",
     ]
@@ -111,6 +120,16 @@ def block(settings: Settings, host: str, port: int, first_link: str | None = Non
     if len(others) > 1 or any(door_address.models != default.models for door_address in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
+
+
+def _context(engines: Sequence[EngineStatus]) -> Sequence[str]:
+    """The context in force of each loaded model; none where nothing is loaded yet."""
+    loaded = [engine for engine in engines if engine.context is not None]
+    told = [
+        f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
+        for engine in loaded
+    ]
+    return [f"  context  {'; '.join(told)}"] if told else []
 
 
 def _curl(door_address: DoorAddress, base: str) -> str:

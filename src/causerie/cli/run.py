@@ -14,10 +14,10 @@ from rich.console import Console
 
 from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.chat import chat
-from causerie.cli.exits import reporting
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.names import library
 from causerie.cli.options import Config, Set, settings_in_force
-from causerie.cli.serve import chosen_models, with_options
+from causerie.cli.serve import Context, chosen_models, with_options
 from causerie.cli.services import services
 from causerie.cli.stderr import heedless
 from causerie.composition.alongside import Address, serving_alongside
@@ -34,10 +34,7 @@ def run(
     prompt: Annotated[
         str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
     ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", min=1, help="Tokens of prompt and output of one request."),
-    ] = None,
+    context: Context = None,
     thinking: Annotated[
         bool | None,
         typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
@@ -65,9 +62,11 @@ def run(
 
 @contextmanager
 def _answering(
-    name: str, context: int | None, config: Config, pairs: Set
+    name: str, context: Context, config: Config, pairs: Set
 ) -> Iterator[tuple[str, str]]:
     """Yield the base URL and the id of the model, running already or for this command."""
+    if isinstance(context, int) and context < 1:
+        raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)
     known = library()
     for service in services():
         for found in service.models(name, known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -41,8 +41,25 @@ Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a 
 Keys = Annotated[
     str | None, typer.Option("--keys", help="`off`, `accounts`, or digests from `causerie key`.")
 ]
+
+
+def _context(text: str) -> str | int:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number of tokens nor `auto`") from None
+
+
 Context = Annotated[
-    int | None, typer.Option("--context", help="Tokens of prompt and output of one request.")
+    str | None,
+    typer.Option(
+        "--context",
+        parser=_context,
+        metavar="TOKENS",
+        help="Tokens of prompt and output of one request; `auto` takes what fits.",
+    ),
 ]
 Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
@@ -166,7 +183,7 @@ def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
 
 
 def with_options(
-    models: tuple[ModelSettings, ...], options: dict[str, int | None]
+    models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
     """The models with the engine options that were given; vLLM has some of them too."""
     given = {name: value for name, value in options.items() if value is not None}

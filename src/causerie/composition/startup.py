@@ -165,6 +165,7 @@ class _Start:
             return
         if self._intake is not None:
             await self._intake.ready()
+        self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> Exception | None:

@@ -24,7 +24,11 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
     context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+        Count | Literal["auto"] | None,
+        Meta(
+            description="Tokens that prompt and output of one request may have. "
+            '`"auto"`: as many as the free memory holds.'
+        ),
     ] = None
     parallel: Annotated[
         Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")

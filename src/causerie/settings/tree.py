@@ -275,7 +275,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     @property
     def context(self) -> int | None:
         """Tokens of one request, as far as the options of its engine say."""
-        return (self.vllm if self.engine == "vllm" else self.llamacpp).context
+        context = (self.vllm if self.engine == "vllm" else self.llamacpp).context
+        return None if context == "auto" else context
 
     @property
     def parallel(self) -> int | None:

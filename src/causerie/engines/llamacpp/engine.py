@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
 
+import structlog
+
 from causerie.engines.base import (
     EngineFailed,
     ModelFacts,
@@ -16,7 +18,12 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
-from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
+from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
+from causerie.engines.llamacpp.options import (
+    LlamaCppOptions,
+    available_memory,
+    for_machine,
+)
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.withheld import PartialTokens
@@ -28,6 +35,8 @@ from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.footprint import kv_bytes_per_token
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
+
+log = structlog.get_logger(__name__)
 
 _NO_TOKEN = -1
 
@@ -56,7 +65,9 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             self._header = read_header(weights)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        self._launch = for_machine(weights, options, self._header)
+        self._launch = launch = for_machine(weights, options, self._header)
+        need = Need(self._header, launch.context, launch.parallel, launch.kv_type, launch.memory)
+        _check_memory(model, need, gpu=options.gpu_layers != 0 and has_gpu())
         token_bytes = kv_bytes_per_token(self._header, self._launch.kv_type)
         self._prompts = PromptStore(self._launch.prompt_cache, token_bytes)
         self._ref = ref
@@ -168,6 +179,17 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
+
+
+def _check_memory(model: str, need: Need, *, gpu: bool) -> None:
+    """Refuse a model that this machine cannot hold; warn of one that is short of free memory."""
+    total = available_memory()
+    if need.memory > total and not gpu:
+        raise EngineFailed(f"{model} {need.refusal(total)}")
+    free = free_now(total)
+    if need.memory > free and not gpu:
+        advice = need.advice(free)
+        log.warning("memory is short", model=model, needed=need.memory, free=free, advice=advice)
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:

@@ -6,12 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from causerie.engines.llamacpp.fit import largest_context, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
 from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
+_LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.045
 _CORE_SECONDS_PER_GB = 0.06
 _SMALL_BYTES = 256 * 10**6
@@ -30,8 +33,8 @@ _MOST_PROMPT_CACHE = 8 * 2**30
 class LlamaCppOptions:
     """Configured options; ``None`` is chosen from the machine."""
 
-    context: int | None = None
-    """In tokens, for one request."""
+    context: int | Literal["auto"] | None = None
+    """In tokens, for one request; ``auto`` takes what fits into the free memory."""
     parallel: int | None = None
     """Number of concurrent requests."""
     threads: int | None = None
@@ -79,7 +82,8 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context: what the model was trained for, at most 8,192 tokens. Threads: the
+    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits
+    into the free memory, for one slot unless there are to be more. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
     where their key-value caches would take more than a quarter of the memory
     that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
@@ -88,12 +92,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     an eighth of the memory, at most 8 GiB; none with a draft model, whose state is not saved.
     """
     kv_type = options.kv_type or "f16"
-    context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
     threads = options.threads or cores()
-    room = max(available_memory() - header.file_size, 0) // 4
-    each = context * kv_bytes_per_token(header, kv_type)
-    wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
-    parallel = options.parallel or next((n for n in wanted if n * each <= room), 1)
+    context, parallel = _context(options, header, kv_type)
     alongside = [
         Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
     ]
@@ -113,6 +113,20 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
     )
+
+
+def _context(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int]:
+    """Return the tokens of one request, and the number of slots."""
+    if options.context == "auto":
+        parallel = options.parallel or 1
+        room = room_for_context(_prompt_cache(options), available_memory())
+        fitting = largest_context(header, parallel, kv_type, room)
+        return max(fitting, _LEAST_CONTEXT), parallel
+    context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
+    room = max(available_memory() - header.file_size, 0) // 4
+    each = context * kv_bytes_per_token(header, kv_type)
+    wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
+    return context, options.parallel or next((n for n in wanted if n * each <= room), 1)
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:

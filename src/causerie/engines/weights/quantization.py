@@ -29,3 +29,26 @@ def of_file_name(name: str) -> str | None:
     """Return the quantization that a file's name ends with, or ``None``."""
     found = _IN_NAME.findall(name)
     return found[-1].upper() if found else None
+
+
+# Bits that one weight takes in a whole file: its blocks with their scales, and tensors that are
+# kept more exactly. Estimates; of small models, whose vocabularies weigh more, they are too low.
+_BITS: Mapping[str, float] = {
+    "F32": 32.0, "F16": 16.0, "BF16": 16.0, "Q8_0": 8.5, "Q6_K": 6.6, "Q5_K_M": 5.7, "Q5_K_S": 5.5,
+    "Q5_1": 6.0, "Q5_0": 5.6, "Q4_1": 5.1, "Q4_K_M": 4.9, "Q4_K_S": 4.6, "Q4_0": 4.6, "IQ4_NL": 4.6,
+    "MXFP4": 4.5, "IQ4_XS": 4.4, "Q3_K_L": 4.3, "Q3_K_M": 3.9, "Q3_K_S": 3.5, "Q2_K": 3.3,
+}  # fmt: skip
+_USUAL = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")  # what most repositories have
+
+
+def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int] | None:
+    """Return the largest usual quantization of the model that fits into ``room`` bytes.
+
+    The model has ``size`` bytes in the quantization ``name``. The result has the estimated bytes;
+    ``None`` where nothing smaller fits, or ``name`` is not known.
+    """
+    bits = _BITS.get(name or "")
+    if bits is None:
+        return None
+    estimates = ((one, round(size * _BITS[one] / bits)) for one in _USUAL if _BITS[one] < bits)
+    return next((found for found in estimates if found[1] <= room), None)
