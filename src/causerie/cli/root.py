@@ -27,6 +27,7 @@ from causerie.cli import (
     run,
     serve,
     services,
+    show,
     users,
 )
 
@@ -62,6 +63,7 @@ app.command("serve")(serve.serve)
 app.command("run")(run.run)
 app.command("pull")(pull.pull)
 app.command("list")(cached.show_list)
+app.command("show")(show.show)
 app.command("ps")(services.ps)
 app.command("stop")(services.stop)
 app.command("rm")(remove.remove)

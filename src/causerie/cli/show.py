@@ -1,0 +1,123 @@
+"""``causerie show``: facts of one model, and how it would run on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+import typer
+
+from causerie.chat.formats.format import ModelFormat
+from causerie.chat.formats.registry import detect
+from causerie.cli.cached import size_text
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.names import library, ref_of
+from causerie.cli.options import Config, Set, settings_in_force
+from causerie.composition.app import weights_here
+from causerie.engines.llamacpp import cpu
+from causerie.engines.llamacpp.fit import free_now
+from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
+from causerie.engines.recommended_sampling import of_gguf
+from causerie.engines.weights.gguf import Header, read_header
+from causerie.engines.weights.quantization import of_file_name, of_file_type
+from causerie.settings import ModelSettings
+
+Facts = dict[str, object]
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A short name, a reference, or a path.")],
+    config: Config = None,
+    pairs: Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show facts of a model, and how it would run on this machine.
+
+    Most facts are read from the file, so they need a model that is fetched.
+
+    **Examples**
+
+    `causerie show smollm2`
+
+    `causerie show ./model.gguf --json`
+    """
+    with reporting():
+        facts = _facts(name, config, pairs)
+        if as_json:
+            typer.echo(msgspec.json.encode(facts))
+            return
+        width = max(map(len, facts))
+        for key, value in facts.items():
+            typer.echo(f"{key.replace('_', ' '):<{width}}  {_text(key, value)}")
+
+
+def _facts(name: str, config: Config, pairs: Set) -> Facts:
+    known = library()
+    reference = known.reference(name)
+    settings = settings_in_force(config, pairs).settings
+    model = ModelSettings(id="shown", ref=ref_of(reference))
+    weights = asyncio.run(weights_here(settings, model))
+    named = known.of(reference)
+    facts: Facts = {"name": named.name if named else name, "weights": str(model.ref)}
+    if named is not None:
+        facts["license"] = named.license
+    if weights is None:
+        if named is None:
+            advice = f"fetch it by `causerie pull {name}`"
+            raise CommandFailed(f"{name} is not on this machine; {advice}", ExitCode.NETWORK)
+        return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
+    header = read_header(weights.path)
+    return facts | {"file": str(weights.path)} | _of_file(header, str(model.ref)) | _here(header)
+
+
+def _of_file(header: Header, ref: str) -> Facts:
+    form = detect(header.chat_template)
+    sampling = of_gguf(header.sampling, (*header.names, ref, header.architecture))
+    usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
+    return {
+        "architecture": header.architecture,
+        "quantization": _quantization(header),
+        "size": header.file_size,
+        "trained_context": header.context_length,
+        "template": "its own" if header.chat_template else "none; ChatML is used",
+        "format": form.name,
+        "thinking": _thinking(form),
+        "template_names_tools": "tools" in header.chat_template,
+        "sampling": {key: value for key, value in usual.items() if value is not None},
+    }
+
+
+def _here(header: Header) -> Facts:
+    """How the embedded engine would load it with no options set."""
+    launch = for_machine(header.path, LlamaCppOptions(), header)
+    total = available_memory()
+    return {
+        "context": launch.context,
+        "requests_at_a_time": launch.parallel,
+        "memory_needed": launch.memory,
+        "memory_free": free_now(total),
+        "fits": launch.memory <= total,
+        "cpu": cpu.verdict(_quantization(header)),
+    }
+
+
+def _quantization(header: Header) -> str | None:
+    return of_file_type(header.file_type) or of_file_name(header.path.stem)
+
+
+def _thinking(form: ModelFormat) -> str:
+    if form.thinking is None:
+        return "no"
+    return "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
+
+
+def _text(key: str, value: object) -> str:
+    """Return a value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return size_text(value) if key.startswith(("size", "memory")) else f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
+    return "-" if value is None else str(value)

@@ -1,0 +1,74 @@
+"""``causerie show``, and whether a quantization is fast on a CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hub import gguf
+from typer.testing import CliRunner
+
+from causerie.cli.root import app
+from causerie.engines.llamacpp.cpu import verdict
+
+TEMPLATE = "{{ '<think>' }}<tool_call>{{ enable_thinking }}{{ tools }}<|im_start|>"
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_facts_of_a_file(tmp_path: Path) -> None:
+    extra = {"general.file_type": 15, "general.sampling.temp": 0.5}
+    content = gguf({**extra, "tokenizer.chat_template": TEMPLATE}, padding=3_000_000)
+    (tmp_path / "m.gguf").write_bytes(content)
+    result = CliRunner().invoke(app, ["show", "m.gguf", "--json"])
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["file"] == facts["weights"] == str(tmp_path / "m.gguf")
+    assert facts["quantization"] == "Q4_K_M"
+    assert (facts["size"], facts["trained_context"]) == (len(content), 2048)
+    assert facts["sampling"] == {"temperature": 0.5}
+    assert (facts["context"], facts["fits"]) == (2048, True)
+    assert facts["memory_needed"] > facts["size"]
+    shown = CliRunner().invoke(app, ["show", "m.gguf"]).stdout
+    lines = dict(line.split("  ", 1) for line in shown.splitlines())
+    found = {key.strip(): value.strip() for key, value in lines.items()}
+    assert (found["trained context"], found["size"], found["fits"]) == ("2,048", "3 MB", "yes")
+    assert found["sampling"] == "temperature 0.5"
+
+
+def test_a_name_that_is_not_fetched() -> None:
+    result = CliRunner().invoke(app, ["show", "qwen3:0.6b", "--json"])
+    assert json.loads(result.stdout) == {
+        "name": "qwen3:0.6b",
+        "weights": "hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
+        "license": "Apache-2.0",
+        "size": 639_000_000,
+        "trained_context": 32_768,
+        "file": "not fetched",
+    }
+    result = CliRunner().invoke(app, ["show", "hf:org/repo"])
+    assert result.exit_code == 4
+    assert "not on this machine; fetch it by `causerie pull hf:org/repo`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "quantization", "begins"),
+    [
+        ("flags\t: fpu avx avx2", "Q4_K_M", "fast (avx2)"),
+        ("flags\t: fpu avx avx2", "F16", "slow: F16 is not quantized"),
+        ("flags\t: fpu avx avx2", "IQ3_M", "slow: IQ3_M takes more computing"),
+        ("flags\t: fpu avx", "Q4_K_M", "slow: the CPU lacks avx2"),
+        ("nothing", "Q4_K_M", "unknown"),
+    ],
+)
+def test_whether_the_cpu_is_fast(
+    flags: str, quantization: str, begins: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"{flags}\n", encoding="utf-8")
+    assert verdict(quantization, tmp_path / "cpuinfo", "x86_64").startswith(begins)
