@@ -22,6 +22,7 @@ from typing import Any
 import xllamacpp
 
 from causerie.engines.llamacpp.prompt_store import files_for
+from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 
 _PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
@@ -54,6 +55,8 @@ def main() -> None:
     except RuntimeError as error:  # the log says more
         _flush_log()
         sys.exit(f"RuntimeError: {error}")
+    if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
+        give_back_zero_pages()
     _say({"ready": True, "address": server.listening_address})
     threading.Event().wait()
 
