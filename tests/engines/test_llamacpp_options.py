@@ -61,7 +61,7 @@ def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
 ) -> None:
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
     assert (launch.context, launch.parallel, launch.threads) == (8192, 8, 16)
-    assert (launch.kv_type, launch.cpu_batch) == ("f16", 256)
+    assert (launch.kv_type, launch.cpu_batch) == ("f16", 64)
     assert launch.memory > GIB + 8 * 8192 * KV
 
 
@@ -80,18 +80,18 @@ def test_the_caches_take_at_most_a_quarter_of_what_the_weights_leave(
     assert for_machine(FILE, LlamaCppOptions(), HEADER).parallel == slots
 
 
-def test_few_cores_get_four_slots_and_small_batches(machine: pytest.MonkeyPatch) -> None:
+def test_few_cores_get_four_slots(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(module, "cores", lambda: 2)
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
-    assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 32)
+    assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 64)
 
 
 def test_a_batch_has_a_token_of_every_slot_in_it(machine: pytest.MonkeyPatch) -> None:
     small = replace(HEADER, file_size=98 * 10**6)
-    many = for_machine(FILE, LlamaCppOptions(threads=2, parallel=16, batch=8), small)
-    assert (many.batch, many.cpu_batch) == (16, 32)
+    many = for_machine(FILE, LlamaCppOptions(threads=2, parallel=48, batch=8), small)
+    assert (many.batch, many.cpu_batch) == (48, 96)
     few = for_machine(FILE, LlamaCppOptions(threads=2, parallel=4, batch=8), small)
-    assert (few.batch, few.cpu_batch) == (8, 12)
+    assert (few.batch, few.cpu_batch) == (8, 64)
 
 
 def test_adapters_and_the_draft_count_as_memory(
@@ -145,9 +145,9 @@ def test_threads_spin_shortly_unless_the_environment_says_otherwise(
 
 @pytest.mark.parametrize(
     ("megabytes", "threads", "tokens"),
-    [(98, 2, 12), (98, 1, 8), (98, 8, 60), (200, 2, 8), (257, 2, 32), (4000, 8, 128)],
+    [(98, 1, 64), (98, 2, 64), (98, 8, 256), (98, 64, 512), (491, 2, 64), (4900, 8, 64)],
 )
-def test_small_models_read_prompts_in_short_batches(
+def test_prompts_are_read_in_batches_as_large_as_a_stream_beside_them_bears(
     machine: pytest.MonkeyPatch, megabytes: int, threads: int, tokens: int
 ) -> None:
     header = replace(HEADER, file_size=megabytes * 10**6)
