@@ -42,8 +42,10 @@ async def test_scripts_import_each_other_by_their_content(shop: Place, team: Tea
         waiting += [each.removeprefix("/console") for each in found]
     assert seen == {
         "playground",
+        "code",
         "completion",
         "turns",
+        "said",
         "settings",
         "snippets",
         "markdown",

@@ -5,7 +5,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const from = (name) => import(pathToFileURL(`${process.env.STATIC}/${name}`));
-const { parse, inline } = await from("markdown.js");
+const { parse, inline, GrowingText } = await from("markdown.js");
+const { fromFile, toFile, toMarkdown, NoConversations } = await from("files.js");
+const { abilities } = await from("models.js");
 const { check } = await from("schema.js");
 const { snippets } = await from("snippets.js");
 const { Answer, Refused, events, read } = await from("completion.js");
@@ -71,6 +73,68 @@ test("long texts of one piece are read to their end, and none is lost", () => {
 test("any cut of a text can be shown", () => {
   const text = "# T\n\n1. **a** `b`\n   - c\n\n```js\nx\n```\n| a | b |\n|---|---|\n| [l](https://x.y) | 2 |\n> q";
   for (let end = 0; end <= text.length; end += 1) parse(text.slice(0, end));
+});
+
+// Each line may turn out to belong to the block before it; what was read once must not be wrong then.
+test("a text that grows reads as the whole text does, at every letter", () => {
+  const texts = [
+    "a\n-\n--\n---x\n1\n1.\n1. b\n\n   c\n\nd | e\n-|-\n1 | 2\n-|-|-\n> q\n> r\n```js\nx\n``\n```\n\n\ny",
+    "x\r\ny\r\n\r\n- a\r\n\r\n  b\r\n\r\nz\n#\n# h\n~~~\n\n~~\n~~~~\n    z\n\n  \n - l\n1) m\n***\n* * *",
+  ];
+  for (const text of texts) {
+    const growing = new GrowingText();
+    for (let end = 0; end <= text.length; end += 1) {
+      assert.deepEqual(growing.read(text.slice(0, end)), parse(text.slice(0, end)), JSON.stringify(text.slice(0, end)));
+    }
+    assert.deepEqual(growing.read("another"), parse("another"));
+  }
+});
+
+test("what a growing text has read once is not read again", () => {
+  const growing = new GrowingText();
+  const [first] = growing.read("a\n\nb\n\nc\n\nd");
+  assert.equal(growing.read("a\n\nb\n\nc\n\nd\n\ne")[0], first);
+});
+
+const CHAT = {
+  id: "x", title: "Trees", created: 1, updated: 2, models: ["m"], settings: [["model", "m"]],
+  panes: [[
+    { said: "Tallest?" },
+    {
+      model: "m", schema: null, results: null, stopped: false, id: "r",
+      answer: { message: { role: "assistant", content: "Hyperion" }, finish: "stop", usage: null, firstAt: 1, thoughtAt: 1, endedAt: 2, id: "r" },
+    },
+  ]],
+};
+
+test("chats come back from their file", () => {
+  const [chat] = fromFile(toFile([CHAT]));
+  assert.equal(chat.id, undefined); // who reads it gives a new one
+  assert.deepEqual([chat.title, chat.models, chat.settings], ["Trees", ["m"], [["model", "m"]]]);
+  assert.equal(chat.panes[0][1].answer.message.content, "Hyperion");
+  assert.equal(toMarkdown(CHAT), "# Trees\n\n## You\n\nTallest?\n\n## m\n\nHyperion\n");
+});
+
+test("a file that others wrote brings nothing but chats", () => {
+  const content = (part) => toFile([{ ...CHAT, panes: [[{ said: [part] }]] }]);
+  const picture = (url) => content({ type: "image_url", image_url: { url } });
+  assert.equal(fromFile(picture("data:image/png;base64,AAAA")).length, 1);
+  const wrong = [
+    "", "null", "[]", "{}", toFile("no list"), toFile([null]), toFile([{}]), toFile([{ ...CHAT, title: 5 }]),
+    toFile([{ ...CHAT, panes: [[{}]] }]), toFile([{ ...CHAT, settings: ["x"] }]),
+    picture("https://evil.example/p.png"), picture("data:image/svg+xml;base64,AAAA"), picture("javascript:alert(1)"), content(7),
+  ];
+  for (const text of wrong) assert.throws(() => fromFile(text), NoConversations, text);
+});
+
+test("abilities of a model, in a few words", () => {
+  assert.deepEqual(abilities({ id: "m" }), []);
+  const entry = {
+    supported_parameters: ["tools", "response_format", "seed"], reasoning: { supported_efforts: ["low"] },
+    architecture: { input_modalities: ["text", "image"] }, context_length: 40960,
+  };
+  assert.deepEqual(abilities(entry), ["tools", "structured output", "thinking", "images", "40,960 tokens of context"]);
+  assert.deepEqual(abilities({ reasoning: { supported_efforts: [] } }), []);
 });
 
 test("schemas: what fits and what does not", () => {

@@ -20,6 +20,7 @@ from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
+from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
 from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
@@ -122,6 +123,7 @@ class AccountFrontend:
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
+        edge.mount("/", leading_to(f"{options.address or ''}/console/"))
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:

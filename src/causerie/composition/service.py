@@ -28,6 +28,7 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
 from causerie.composition.catalog import offered
 from causerie.composition.distribution import Distribution, sharing
+from causerie.composition.front_page import FrontPage
 from causerie.composition.providers import (
     ConnectedProvider,
     checks,
@@ -231,6 +232,8 @@ class RunningService:
             self._edge = kind(prepared.doors, pipeline, self, self.counters)
             if self._front is not None:
                 self._front.mount(self._edge, self)
+            else:
+                FrontPage(lambda: self.settings, lambda: self.doors).mount(self._edge)
         self._edge.replace(
             prepared.doors,
             pipeline,

@@ -91,7 +91,7 @@ class DoorTable:
         if named is not None:
             rest = _below(_BASE, path)
             if rest is None:
-                raise _nothing(path)
+                raise nothing_at(path)
             return named, rest
         self._check_below(name)
         for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
@@ -103,7 +103,7 @@ class DoorTable:
                         "add it to the door's `hosts` or to `server.hosts`, or give the door keys."
                     )
                 return door, rest
-        raise _nothing(path)
+        raise nothing_at(path)
 
     def own_name(self, host: str | None) -> str:
         """Return the name in a host header if it is one of the service.
@@ -180,7 +180,8 @@ def _below(prefix: str, path: str) -> str | None:
     return rest or "/"
 
 
-def _nothing(path: str) -> NotFound:
+def nothing_at(path: str) -> NotFound:
+    """Return the error for a path at which there is nothing."""
     return NotFound(
         f"There is nothing at {path[:200]}; the operations are GET {_BASE}/models and "
         f"POST {_BASE}/chat/completions, below the base URL of a door."

@@ -59,7 +59,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         tuple[HostName, ...],
         Meta(
             description="Further host names of the service, like its name inside a cluster. Doors "
-            "without keys, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
+            "without keys, `/`, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
             "name that is not configured, but to IP addresses and names without dots."
         ),
     ] = ()
@@ -126,6 +126,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     docs: Annotated[bool, Meta(description="Whether `/docs` and `/openapi.json` are served.")] = (
         True
     )
+    chat_page: Annotated[
+        bool | None,
+        Meta(
+            description="Whether browsers get a chat page at `/`; other clients are not affected. "
+            "Unset: on if only this machine can reach the service, or if a door needs no key. With "
+            "accounts, `/` leads to the console instead."
+        ),
+    ] = None
 
 
 class DoorSettings(Struct, frozen=True, kw_only=True):

@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from causerie.console.catalogue import view
+from causerie.console.examples import SCHEMA, TOOLS
 from causerie.console.playground_fields import number_fields
 from causerie.console.ports import ServiceView
-from causerie.console.request_context import RequestContext
+from causerie.console.request_context import PREFIX, RequestContext
 from causerie.errors import Forbidden
-
-_TOOLS = """[{
-  "type": "function",
-  "function": {
-    "name": "weather",
-    "description": "The weather in a city",
-    "parameters": {
-      "type": "object",
-      "properties": {"city": {"type": "string"}},
-      "required": ["city"]
-    }
-  }
-}]"""
-_SCHEMA = """{
-  "type": "object",
-  "properties": {
-    "answer": {"type": "string"},
-    "sure": {"type": "boolean"}
-  },
-  "required": ["answer", "sure"],
-  "additionalProperties": false
-}"""
 
 
 class PlaygroundPages:
@@ -50,8 +29,9 @@ class PlaygroundPages:
             allowed=await _may_ask(context),
             doors=[context.base + door.prefix for door in self._service_view.doors()],
             numbers=number_fields(),
-            example_tools=_TOOLS,
-            example_schema=_SCHEMA,
+            example_tools=TOOLS,
+            example_schema=SCHEMA,
+            keys_at=f"{PREFIX}/projects/{context.params['project']}/keys",
         )
 
     async def complete(self, context: RequestContext) -> None:

@@ -39,7 +39,7 @@ export class Answer {
 
   add(delta) {
     const calls = delta.tool_calls || [];
-    const thought = delta.reasoning_content;
+    const thought = delta.reasoning_content || delta.reasoning;
     if (!thought && !delta.content && calls.length === 0) return;
     if (this.firstAt === null) this.firstAt = this.now() - this.asked;
     const message = this.message;
@@ -89,7 +89,8 @@ export async function read(response, answer, seen) {
   throw new Refused({ message: "The connection broke off before the answer was complete." }, 0);
 }
 
-async function errorOf(response) {
+/** The error in the body of a refusal. */
+export async function errorOf(response) {
   const text = await response.text();
   try {
     return JSON.parse(text).error || {};

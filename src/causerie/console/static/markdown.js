@@ -272,26 +272,64 @@ function closing(text, from, mark) {
   return -1;
 }
 
+/** The blocks of a text that grows. Only the last two can change by what is appended: a line that
+ *  has just begun may turn out to belong to the block before it. The others are read once. */
+export class GrowingText {
+  constructor() {
+    this.source = "";
+    this.blocks = [];
+    this.starts = []; // of each block, in characters
+  }
+
+  /** Read the whole text, of which the beginning was read before; gives its blocks. */
+  read(text) {
+    const now = text.replace(/\r\n?/g, "\n");
+    const keep = now.startsWith(this.source) ? Math.max(this.blocks.length - 2, 0) : 0;
+    const from = keep ? this.starts[keep] : 0;
+    this.source = now;
+    this.blocks.length = this.starts.length = keep;
+    let at = from;
+    for (const block of parse(now.slice(from))) {
+      at = now.indexOf(block.raw, at);
+      this.blocks.push(block);
+      this.starts.push(at);
+      at += block.raw.length;
+    }
+    return this.blocks;
+  }
+}
+
 /** Shows a text in an element; what has not changed since is left as it is. */
 export class Sheet {
   constructor(element) {
     this.element = element;
-    this.shown = [];
+    this.text = new GrowingText();
+    this.shown = []; // the block of each child
   }
 
   show(text) {
-    const blocks = parse(text);
+    const blocks = this.text.read(text);
     blocks.forEach((block, index) => {
-      if (this.shown[index] === block.raw) return;
-      const node = blockNode(block);
+      const before = this.shown[index];
+      this.shown[index] = block;
+      if (before === block || before?.raw === block.raw) return;
       const old = this.element.children[index];
-      if (old) old.replaceWith(node);
-      else this.element.append(node);
-      this.shown[index] = block.raw;
+      if (old && grows(before, block)) {
+        old.querySelector("code").firstChild.appendData(block.text.slice(before.text.length));
+      } else if (old) old.replaceWith(blockNode(block));
+      else this.element.append(blockNode(block));
     });
     while (this.element.children.length > blocks.length) this.element.lastElementChild.remove();
     this.shown.length = blocks.length;
   }
+}
+
+/** Whether it is a listing of which the end was written since. */
+function grows(before, block) {
+  return (
+    block.type === "code" && before?.type === "code" && before.text !== "" &&
+    before.language === block.language && block.text.startsWith(before.text)
+  );
 }
 
 function make(name, ...children) {

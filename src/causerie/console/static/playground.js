@@ -1,9 +1,9 @@
 // The playground: a conversation, its settings, and the request that they make.
 
+import { answerable, codeDialog } from "./code.js";
 import { Answer, read } from "./completion.js";
 import { Turns } from "./turns.js";
 import { Settings } from "./settings.js";
-import { snippets } from "./snippets.js";
 
 const play = document.getElementById("play");
 const form = document.getElementById("settings");
@@ -125,6 +125,13 @@ document.getElementById("clear").addEventListener("click", () => {
 });
 turns.ready = ready;
 turns.onAgain = () => ask();
+turns.onEdited = (nth, content) => {
+  if (running) return false;
+  turns.cut(nth);
+  turns.say(content);
+  ask();
+  return true;
+};
 turns.onAnswered = () => {
   if (!running) ask();
   refresh();
@@ -139,24 +146,8 @@ document.getElementById("project")?.addEventListener("change", (event) => {
 });
 window.addEventListener("pagehide", () => running?.abort());
 
-const codeDialog = document.getElementById("code");
 const door = document.getElementById("door");
-
-function showCode() {
-  if (!ready()) return;
-  const body = request();
-  if (!body.messages.some((each) => each.role === "user")) {
-    body.messages.push({ role: "user", content: draft.value.trim() || "Hello" });
-  }
-  for (const [language, text] of Object.entries(snippets(door.value, body))) {
-    document.getElementById(`code-${language.toLowerCase()}`).textContent = text;
-  }
-  if (!codeDialog.open) codeDialog.showModal();
-}
-
-document.getElementById("show-code").addEventListener("click", showCode);
-document.getElementById("close-code").addEventListener("click", () => codeDialog.close());
-door.addEventListener("change", showCode);
+codeDialog(() => (ready() ? answerable(request(), draft.value.trim()) : null), () => door.value);
 
 restore();
 settings.follow();

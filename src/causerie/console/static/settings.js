@@ -175,7 +175,7 @@ export class Settings {
   fill(pairs, model) {
     for (const [name, value] of pairs) {
       if (name === "model" && model) continue;
-      const field = this.form.elements[name];
+      const field = this.form.elements.namedItem(name);
       if (!field) continue;
       if (field instanceof RadioNodeList) {
         for (const radio of field) radio.checked = radio.value === value;

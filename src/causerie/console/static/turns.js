@@ -2,8 +2,10 @@
 
 import { Answer } from "./completion.js";
 import { Sheet } from "./markdown.js";
+import { Said } from "./said.js";
 import { check } from "./schema.js";
 
+const REST = 3; // times the length of a painting, before the next one
 const NEAR = 80; // pixels from the end within which new text is followed
 
 function clone(name) {
@@ -22,6 +24,7 @@ export class Turns {
     this.ready = () => true; // whether there can be a request; what there is stays until then
     this.onAgain = () => {};
     this.onAnswered = () => {};
+    this.onEdited = () => false; // gets which message of the person it is, and its new content
     this.atEnd = true;
     list.addEventListener("click", (event) => this.clicked(event));
     list.addEventListener("scroll", () => {
@@ -43,9 +46,15 @@ export class Turns {
     return this.turns.at(-1)?.waits ?? false;
   }
 
-  say(text) {
-    this.add(new Said(text));
+  say(content) {
+    this.add(new Said(content));
     this.follow(true);
+  }
+
+  /** Take away this message of the person, counted from 0, and all that came after it. */
+  cut(nth) {
+    const said = this.turns.filter((each) => each instanceof Said)[nth];
+    for (const each of this.turns.splice(this.turns.indexOf(said))) each.node.remove();
   }
 
   begin(model, schema) {
@@ -76,6 +85,7 @@ export class Turns {
     if (!button) return;
     if (button.classList.contains("code-copy")) copyText(button, button.closest("figure").querySelector("code").textContent);
     const turn = this.turns.find((each) => each.node.contains(button));
+    if (button.dataset.do === "edit") turn.edit((content) => this.edited(turn, content));
     if (button.dataset.do === "copy") copyText(button, turn.text());
     if (["again", "answer"].includes(button.dataset.do) && !this.ready()) return;
     if (button.dataset.do === "again" && turn === this.turns.at(-1) && turn.finished) {
@@ -87,6 +97,11 @@ export class Turns {
       turn.answer();
       this.onAnswered();
     }
+  }
+
+  edited(turn, content) {
+    const nth = this.turns.filter((each) => each instanceof Said).indexOf(turn);
+    return this.ready() && this.onEdited(nth, content);
   }
 
   plain() {
@@ -122,26 +137,6 @@ async function copyText(button, text) {
   setTimeout(() => { label.textContent = before; }, 1600);
 }
 
-class Said {
-  constructor(text) {
-    this.content = text;
-    this.node = clone("user");
-    part(this.node, "text").textContent = text;
-  }
-
-  messages() {
-    return [{ role: "user", content: this.content }];
-  }
-
-  text() {
-    return this.content;
-  }
-
-  plain() {
-    return { said: this.content };
-  }
-}
-
 class Reply {
   constructor(turns, model, schema) {
     this.turns = turns;
@@ -151,6 +146,7 @@ class Reply {
     this.stopped = false;
     this.sound = false; // whether it may be sent back to the model
     this.painting = 0;
+    this.rested = 0;
     this.node = clone("assistant");
     part(this.node, "model").textContent = model;
     part(this.node, "model").title = model;
@@ -194,12 +190,21 @@ class Reply {
     badge.hidden = !text;
   }
 
-  /** Show what there is; several pieces within one frame are painted once. */
+  /** Show what there is; several pieces within one frame are painted once. Where painting takes
+   *  long, the next one waits: most of the time stays free for what the person types. */
   show(answer) {
-    this.painting ||= requestAnimationFrame(() => {
-      this.painting = 0;
+    this.painting ||= requestAnimationFrame((began) => {
+      if (began < this.rested) {
+        this.painting = 0;
+        this.show(answer);
+        return;
+      }
+      const from = performance.now();
       this.paint(answer);
+      this.painting = 0;
       this.turns.follow();
+      const now = performance.now();
+      this.rested = now + REST * (now - from);
     });
   }
 

@@ -1,0 +1,27 @@
+// Models as choices, and what each can do in a few words.
+
+const WORDS = { tools: "tools", response_format: "structured output" };
+
+export function takesImages(entry) {
+  return Boolean(entry?.architecture?.input_modalities?.includes("image"));
+}
+
+/** What a model can do, and how much it reads at once. */
+export function abilities(entry) {
+  const has = entry.supported_parameters || [];
+  const found = Object.keys(WORDS).filter((name) => has.includes(name)).map((name) => WORDS[name]);
+  if (entry.reasoning?.supported_efforts?.length) found.push("thinking");
+  if (takesImages(entry)) found.push("images");
+  const context = entry.context_length;
+  return context ? [...found, `${new Intl.NumberFormat("en").format(context)} tokens of context`] : found;
+}
+
+/** An option that says which settings its model has; `Settings.follow` reads it. */
+export function option(entry) {
+  const made = new Option(entry.id, entry.id);
+  made.dataset.parameters = (entry.supported_parameters || []).join(" ");
+  made.dataset.efforts = (entry.reasoning?.supported_efforts || []).join(" ");
+  made.dataset.must = entry.reasoning?.mandatory ? "yes" : "no";
+  made.dataset.defaults = JSON.stringify(entry.default_parameters || {});
+  return made;
+}

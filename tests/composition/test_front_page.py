@@ -1,0 +1,105 @@
+"""What `/` answers: a page to browsers that may have one, and to all others what it always did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from edgekit import LOCKED, OPEN, call, make_edge
+from frontkit import Front, front
+
+from causerie.composition.front_page import leading_to
+from causerie.settings.tree import ServerSettings
+
+PAGE = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+NOTHING = "There is nothing at /; the operations are GET /v1/models"
+
+
+@pytest.fixture
+async def shown() -> AsyncIterator[Front]:
+    async with front() as found:
+        yield found
+
+
+async def ask(
+    front: Front, path: str = "/", method: str = "GET", **headers: str
+) -> tuple[aiohttp.ClientResponse, str]:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, front.root + path, headers=headers) as response,
+    ):
+        return response, await response.text()
+
+
+async def test_browsers_get_a_page_that_runs_nothing_but_its_own_files(shown: Front) -> None:
+    response, text = await ask(shown, **PAGE)
+    assert response.status == 200
+    assert response.headers["vary"] == "accept"
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son[a-z]+=|\sstyle=|<style", text)
+    for address in re.findall(r'(?:src|href)="(/console/[^"]+)"', text):
+        file, _ = await ask(shown, address)
+        assert file.status == 200, address
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
+async def test_other_clients_see_what_they_always_saw(shown: Front, accept: str) -> None:
+    response, text = await ask(shown, accept=accept)
+    assert response.status == 404
+    assert response.content_type == "application/json"
+    assert NOTHING in text
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [("/", "POST"), ("//", "GET"), ("/console", "GET"), ("/console/static/x", "PUT")],
+)
+async def test_there_is_nothing_else(shown: Front, path: str, method: str) -> None:
+    response, _ = await ask(shown, path, method, **PAGE)
+    assert response.status == 404
+
+
+async def test_a_site_from_elsewhere_cannot_have_it_under_its_own_name(shown: Front) -> None:
+    response, _ = await ask(shown, host="evil.example", **PAGE)
+    assert response.status == 404
+
+
+async def test_the_setting_decides_and_a_reload_changes_it(shown: Front) -> None:
+    shown.server = ServerSettings(chat_page=False)
+    for path in ("/", "/console/static/theme.js"):
+        response, _ = await ask(shown, path, **PAGE)
+        assert response.status == 404
+    shown.server = ServerSettings(chat_page=True)
+    assert (await ask(shown, **PAGE))[0].status == 200
+
+
+async def test_without_the_setting_strangers_with_no_key_get_no_page() -> None:
+    async with front(LOCKED) as locked:
+        assert (await ask(locked, **PAGE))[0].status == 200  # only this machine can reach it
+        locked.server = ServerSettings(host="0.0.0.0")
+        assert (await ask(locked, **PAGE))[0].status == 404
+    async with front(OPEN) as entered:
+        entered.server = ServerSettings(host="0.0.0.0")
+        assert (await ask(entered, **PAGE))[0].status == 200
+
+
+async def test_the_page_names_no_door_that_is_locked_and_no_model(shown: Front) -> None:
+    _, text = await ask(shown, **PAGE)
+    assert LOCKED.name not in text
+    assert "thinker" not in text
+    async with front(LOCKED, OPEN) as other:
+        _, text = await ask(other, **PAGE)
+    assert re.findall(r"<option>([^<]+)</option>", text) == ["/v1", OPEN.prefix]
+
+
+async def test_with_accounts_browsers_are_led_to_the_console() -> None:
+    edge = make_edge()
+    edge.mount("/", leading_to("/console/"))
+    led = await call(edge, "/", headers=PAGE)
+    assert (led.status, led.headers["location"]) == (302, "/console/")
+    for path, headers in (("/", {"accept": "*/*"}), ("//", PAGE)):
+        assert (await call(edge, path, headers=headers)).status == 404
