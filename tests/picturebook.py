@@ -189,6 +189,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
     people = f"/operator/users/{scene.team.owner.id}"
     paths = {
         "profile": "/profile",
+        "overview": f"{base}/overview",
+        "overview-new": f"{bare}/overview",
         "keys": f"{base}/keys",
         "keys-empty": f"{bare}/keys",
         "keys-new": f"{base}/keys/new",

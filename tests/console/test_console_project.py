@@ -230,6 +230,7 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
 
 _PROJECT_PAGES = {
     "": Action.PROJECT_SEE,
+    "/overview": Action.USAGE_SEE,
     "/keys": Action.KEYS_SEE,
     "/audit": Action.AUDIT_SEE,
 }

@@ -84,7 +84,7 @@ async def test_the_first_link_makes_an_operator(place: Place) -> None:
     assert 'value="Ada"' in weak.text
     entered = await visitor.post("/link/account", fields | {"password": NEW})
     assert (entered.status, entered.target) == (303, "/")
-    assert re.fullmatch("/projects/prj_[^/]+/keys", (await visitor.get("/")).target)
+    assert re.fullmatch("/projects/prj_[^/]+/overview", (await visitor.get("/")).target)
     assert (await visitor.get("/link")).status == 200
     again = await visitor.post("/link", {"token": made.token})
     assert again.status == 404

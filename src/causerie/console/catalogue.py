@@ -118,6 +118,14 @@ def target_badges(service_view: ServiceView) -> Mapping[str, Sequence[StatusBadg
     return made
 
 
+def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
+    """Return the state of everything that answers requests, engines first, each once."""
+    engines = [_engine(each) for each in service_view.status()]
+    own = {each.target for each in engines}
+    others = [each for each in service_view.targets() if each.name not in own]
+    return [*engines, *(_target_state(each.name, each) for each in others)]
+
+
 def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
     try:
         prompt = Decimal(str(pricing["prompt"])) * _MILLION

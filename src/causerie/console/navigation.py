@@ -38,6 +38,7 @@ class NavigationSection:
 
 
 ENTRIES = (
+    NavigationEntry("Overview", "/projects/{project}/overview", "home"),
     NavigationEntry("Playground", "/projects/{project}/playground", "chat"),
     NavigationEntry("Models", "/projects/{project}/models", "cube"),
     NavigationEntry("Catalog", "/catalog", "tag"),

@@ -1,0 +1,145 @@
+"""The overview of a project: today against its budgets, latest errors, and the first steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from causerie.accounts.people import Project
+from causerie.accounts.rights import Action
+from causerie.accounts.spending import SpendingReader
+from causerie.accounts.usage import RecordFilter, Step, UsageQuery, UsageSum
+from causerie.console.catalogue import StatusBadge, service_badges
+from causerie.console.explanations import RequestExplanation, explain
+from causerie.console.pages.usage import total
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
+from causerie.metering.ledger import UsageRecord
+
+_ERRORS = 5
+_ERROR_DAYS = 7
+_TROUBLED = 8
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """A step from a new project to its first answer; ``path`` leads to where it is taken."""
+
+    title: str
+    hint: str
+    done: bool
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatestError:
+    """A request that failed."""
+
+    at: datetime
+    explained: RequestExplanation
+
+    @property
+    def record(self) -> UsageRecord:
+        """Return its record."""
+        return self.explained.record
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceHealth:
+    """How the targets of the whole service stand, and what it did today."""
+
+    ready: int
+    troubled: Sequence[StatusBadge]
+    today: UsageSum
+
+    @property
+    def shown(self) -> Sequence[StatusBadge]:
+        """Return those that the page has room for."""
+        return self.troubled[:_TROUBLED]
+
+
+class OverviewPages:
+    """The page that people see first."""
+
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
+
+    async def show(self, context: RequestContext) -> None:
+        """``GET /projects/{project}/overview``."""
+        view = await context.project()
+        project, now = view.project, context.services.clock()
+        reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
+        steps = await self._steps(context, project)
+        await context.show(
+            "overview.html",
+            today=await _used(context, project.id, _midnight(now)),
+            spending=await reader.of_project(view.bounds.budgets),
+            errors=await _errors(context, project.id),
+            error_days=_ERROR_DAYS,
+            steps=() if all(each.done for each in steps) else steps,
+            health=await self._health(context) if await context.may(Action.SERVICE_SEE) else None,
+        )
+
+    async def _steps(self, context: RequestContext, project: Project) -> Sequence[FirstStep]:
+        base = f"/projects/{project.id}"
+        ever = await _used(context, project.id, project.created_at)
+        keys = await context.accounts.keys.of(context.actor, project.id)
+        models = bool(self._service_view.models())
+        operator = await context.may(Action.PROVIDERS_SEE)
+        who = "Write it into the configuration." if operator else "An operator does this."
+        return (
+            FirstStep(
+                "Add a provider or a model",
+                "There are models to ask." if models else who,
+                models,
+                f"{base}/models",
+            ),
+            FirstStep(
+                "Create an API key",
+                "Programs send it with every request.",
+                bool(keys),
+                f"{base}/keys",
+            ),
+            FirstStep(
+                "Send the first request",
+                "With the key, or from the playground.",
+                ever.requests > 0,
+                f"{base}/playground",
+            ),
+        )
+
+    async def _health(self, context: RequestContext) -> ServiceHealth:
+        badges = service_badges(self._service_view)
+        troubled = [each for each in badges if each.tone in ("warn", "bad")]
+        troubled.sort(key=lambda each: each.tone)  # "bad" is before "warn"
+        today = await _used(context, None, _midnight(context.services.clock()))
+        return ServiceHealth(len(badges) - len(troubled), troubled, today)
+
+
+async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
+    """Sum up from a time on, to the end of today."""
+    until = _midnight(context.services.clock()) + timedelta(days=1)
+    question = UsageQuery(_midnight(since), until, Step.ALL)
+    usage = context.accounts.usage
+    if project is None:
+        return total(await usage.of_all(context.actor, question))
+    return total(await usage.of_project(context.actor, project, question))
+
+
+async def _errors(context: RequestContext, project: str) -> Sequence[LatestError]:
+    now = context.services.clock()
+    wanted = RecordFilter(
+        now - timedelta(days=_ERROR_DAYS),
+        now + timedelta(seconds=1),
+        failures_only=True,
+        limit=_ERRORS,
+    )
+    found = await context.accounts.usage.requests(context.actor, project, wanted)
+    return [LatestError(_EPOCH + timedelta(microseconds=one.at), explain(one)) for one in found]
+
+
+def _midnight(at: datetime) -> datetime:
+    """The start of its day; days are in UTC."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
