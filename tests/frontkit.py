@@ -81,8 +81,11 @@ async def front(*doors: MountedDoor) -> AsyncIterator[Front]:
     statuses = Statuses()
     edge = Edge(table, pipeline, statuses, MetricsCounters(statuses.status, shared=statuses.shared))
     found = Front(0, pipeline)
-    listed = tuple(DoorSettings(name=door.name, prefix=door.prefix) for door in doors)
-    FrontPage(lambda: Settings(server=found.server, doors=listed), lambda: table).mount(edge)
+    listed = tuple(
+        DoorSettings(name=door.name, prefix=door.prefix, keys="off" if door.open else ("0" * 64,))
+        for door in doors
+    )
+    FrontPage(lambda: Settings(server=found.server, doors=listed, models=())).mount(edge)
     async with serving(edge) as port:
         found.port = port
         yield found

@@ -132,6 +132,9 @@ def test_the_block_says_how_to_use_it() -> None:
     assert "Authorization" not in lines
     assert "chat     causerie chat\n" in lines
     assert "context" not in lines
+    assert "page     http://127.0.0.1:8000/\n" in lines
+    without = Settings(server=ServerSettings(chat_page=False))
+    assert "page  " not in "\n".join(block(without, "127.0.0.1", 8000))
 
 
 def test_the_block_says_which_context_is_in_force() -> None:

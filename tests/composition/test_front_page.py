@@ -36,7 +36,9 @@ async def ask(
 async def test_browsers_get_a_page_that_runs_nothing_but_its_own_files(shown: Front) -> None:
     response, text = await ask(shown, **PAGE)
     assert response.status == 200
-    assert response.headers["vary"] == "accept"
+    assert response.headers["vary"] == "accept, accept-encoding"
+    again, _ = await ask(shown, **PAGE, **{"if-none-match": response.headers["etag"]})
+    assert again.status == 304
     policy = response.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self';" in policy

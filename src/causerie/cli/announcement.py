@@ -17,6 +17,7 @@ from causerie.cli.progress import DownloadBar
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
 from causerie.settings.addresses import DoorAddress, default_address, door_addresses, has_accounts
+from causerie.settings.front_page import has_chat_page
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
@@ -106,6 +107,8 @@ def block(
         f"  try      {_curl(default, base)}",
         f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",
     ]
+    if has_chat_page(settings):
+        lines.append(f"  page     http://{shown}:{port}/")
     if settings.server.docs:
         lines.append(f"  docs     http://{shown}:{port}/docs")
     if has_accounts(settings) and settings.console.enabled:

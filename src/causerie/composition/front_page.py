@@ -11,26 +11,23 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable, nothing_at
+from causerie.edge.doors import nothing_at
 from causerie.edge.exchange import Exchange
 from causerie.settings import Settings
-from causerie.settings.addresses import default_address
-from causerie.settings.door_rules import is_loopback
+from causerie.settings.front_page import chat_base_urls, has_chat_page
 
 if TYPE_CHECKING:
     from causerie.console.chat_page import ChatPage
 
 _CONSOLE = "/console"
 _STATIC = f"{_CONSOLE}/static"
-_BASE = "/v1"
 
 
 class FrontPage:
     """The chat page, while the settings in force want it."""
 
-    def __init__(self, settings: Callable[[], Settings], doors: Callable[[], DoorTable]) -> None:
+    def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._doors = doors
         self._page: ChatPage | None = None
         self._making = asyncio.Lock()
 
@@ -41,30 +38,18 @@ class FrontPage:
 
     async def answer(self, exchange: Exchange) -> None:
         """Send the page; raises :class:`NotFound` where the client or the settings want none."""
-        if not (self._wanted() and _browser_at_root(exchange)):
+        if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
             raise nothing_at(exchange.path)
         page = await self._made()
-        page.show(exchange, self._base_urls())
+        await page.show(exchange, chat_base_urls(self._settings()))
 
     async def answer_static(self, exchange: Exchange) -> None:
         """Send what the page loads; raises :class:`NotFound`."""
         below = exchange.path.startswith(f"{_STATIC}/")
-        if not (self._wanted() and below and exchange.method in ("GET", "HEAD")):
+        if not (has_chat_page(self._settings()) and below and exchange.method in ("GET", "HEAD")):
             raise nothing_at(exchange.path)
         page = await self._made()
         await page.send_static(exchange)
-
-    def _wanted(self) -> bool:
-        server = self._settings().server
-        if server.chat_page is not None:
-            return server.chat_page
-        return is_loopback(server.host) or any(door.open for door in self._doors().doors)
-
-    def _base_urls(self) -> list[str]:
-        """The usual door first, then the others that need no key; names of locked ones stay."""
-        usual = default_address(self._settings()).door.name
-        others = (door for door in self._doors().doors if door.open and door.name != usual)
-        return [_BASE, *(door.prefix for door in others)]
 
     async def _made(self) -> ChatPage:
         async with self._making:

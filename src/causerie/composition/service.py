@@ -233,7 +233,7 @@ class RunningService:
             if self._front is not None:
                 self._front.mount(self._edge, self)
             else:
-                FrontPage(lambda: self.settings, lambda: self.doors).mount(self._edge)
+                FrontPage(lambda: self.settings).mount(self._edge)
         self._edge.replace(
             prepared.doors,
             pipeline,

@@ -7,14 +7,18 @@ one. Whoever opens the page can therefore do and see what the API lets them, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from hashlib import blake2b
 
+from causerie.catalog.page_cache import CachedPage
 from causerie.console.examples import SCHEMA, TOOLS
 from causerie.console.playground_fields import number_fields
 from causerie.console.security import HEADERS
 from causerie.console.statics import Statics
 from causerie.console.templating import environment
+from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
+
+_HTML = "text/html; charset=utf-8"
 
 
 class ChatPage:
@@ -23,23 +27,27 @@ class ChatPage:
     def __init__(self, static_prefix: str) -> None:
         self._statics = Statics(static_prefix)
         self._template = environment(self._statics).get_template("chat.html")
+        self._pages: dict[tuple[str, ...], CachedPage] = {}
 
-    def show(self, exchange: Exchange, base_urls: Sequence[str]) -> None:
+    async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:
         """Answer with the page; ``base_urls`` are the paths of the doors that it offers."""
-        page = self._template.render(
+        kept = self._pages.get(base_urls)
+        if kept is None:
+            kept = self._rendered(base_urls)
+            self._pages = {base_urls: kept}  # a reload replaces what it was before
+        headers = {**HEADERS, "cache-control": "no-cache", "vary": "accept, accept-encoding"}
+        await send_cached(exchange, kept, headers, content_type=_HTML)
+
+    def _rendered(self, base_urls: tuple[str, ...]) -> CachedPage:
+        body = self._template.render(
             base_urls=base_urls,
             doors=(),  # the script knows by which address it came
             numbers=number_fields(),
             example_tools=TOOLS,
             example_schema=SCHEMA,
             keys_at="",
-        )
-        exchange.respond(
-            200,
-            page.encode(),
-            content_type="text/html; charset=utf-8",
-            headers={**HEADERS, "cache-control": "no-cache", "vary": "accept"},
-        )
+        ).encode()
+        return CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
 
     async def send_static(self, exchange: Exchange) -> None:
         """Send a script, style or picture; raises :class:`NotFound`."""
