@@ -15,7 +15,7 @@ from msgspec import structs
 from playwright.async_api import Page, Route, expect
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.people import actor_of
+from causerie.accounts.people import User, actor_of
 from causerie.store.usage import SqlUsage
 
 NEW = "nine purple ladders hum"
@@ -30,6 +30,13 @@ async def page(place: Place) -> AsyncIterator[Page]:
 
 def root(place: Place) -> str:
     return f"http://127.0.0.1:{place.port}/console"
+
+
+async def at_keys(page: Page, place: Place, user: User) -> None:
+    """Sign in, and go on from the overview to the keys."""
+    await sign_in(page, root(place), user)
+    await page.goto(page.url.replace("/overview", "/keys"))
+    await expect(page.locator("#main h1")).to_have_text("API Keys")
 
 
 async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
@@ -80,7 +87,7 @@ async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     await place.world.key(project, owner, name="Old")
-    await sign_in(page, root(place), owner)
+    await at_keys(page, place, owner)
     await page.click("table summary")
     await page.click("table >> text=Disable")
     await expect(page.locator("tbody")).to_contain_text("disabled")
@@ -99,7 +106,7 @@ async def test_the_keyboard_is_where_it_was_before_a_dialog(place: Place, page: 
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     await place.world.key(project, owner, name="Old")
-    await sign_in(page, root(place), owner)
+    await at_keys(page, place, owner)
     dialog, menu = page.locator("dialog"), page.locator("table summary")
     await menu.focus()
     for key in ("Enter", "Tab", "Enter"):
@@ -118,7 +125,7 @@ async def test_the_keyboard_is_where_it_was_before_a_dialog(place: Place, page: 
 async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)
-    await sign_in(page, root(place), owner)
+    await at_keys(page, place, owner)
     await page.locator(".page-head").get_by_text("Create key").click()
     await page.fill("dialog [name=name]", "New")
     await page.keyboard.press("Enter")
@@ -135,7 +142,7 @@ async def test_a_dialog_says_itself_that_the_service_does_not_answer(
 ) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
-    await sign_in(page, root(place), owner)
+    await at_keys(page, place, owner)
     await page.locator(".page-head").get_by_text("Create key").click()
     await page.fill("dialog [name=name]", "Typed")
     await page.route("**/keys/new", lambda route: route.abort())
@@ -282,7 +289,7 @@ async def test_forms_work_without_scripts(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     async with window(java_script_enabled=False) as page:
-        await sign_in(page, root(place), owner)
+        await at_keys(page, place, owner)
         await page.click("text=Create key")
         await page.fill("[name=name]", "Plain")
         await page.click("summary:has-text('Budget')")
@@ -327,7 +334,7 @@ async def test_keys_are_enough(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     await place.world.key(project, owner, name="Old")
-    await sign_in(page, root(place), owner)
+    await at_keys(page, place, owner)
     press = page.keyboard.press
     await press("Tab")
     await expect(page.locator(".skip")).to_be_focused()
