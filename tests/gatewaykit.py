@@ -138,6 +138,7 @@ async def gateway(
     deadlines: Deadlines = QUICK,
     connect_seconds: float = 0.4,
     reasoning_object: bool = False,
+    credential: str | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway whose one model ``m`` is answered by these, in their order.
 
@@ -150,7 +151,9 @@ async def gateway(
         for number, (base_url, spoken) in enumerate(zip(base_urls, dialects, strict=True)):
             client = HttpClient(base_url, Reach(connect_seconds=connect_seconds))
             held.push_async_callback(client.close)
-            provider = Provider(f"e{number}", client, DIALECTS[spoken], deadlines=deadlines)
+            provider = Provider(
+                f"e{number}", client, DIALECTS[spoken], credential=credential, deadlines=deadlines
+            )
             targets[f"e{number}"] = ProviderTarget(provider, "m", separators=Separation())
         router = Router(targets)
         edge = _edge(router, list(targets), records, reasoning_object)

@@ -23,7 +23,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS, GENERIC
 from causerie.providers.incoming import Incoming
-from causerie.providers.outgoing import outgoing
+from causerie.providers.outgoing import drafted, outgoing
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -39,13 +39,22 @@ def request(**fields: Any) -> ChatRequest:
 def sent(
     dialect: str, partial: Partial | None = None, **fields: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the body for that dialect, without model and usual messages, and the changes."""
-    out = outgoing(request(**fields), DIALECTS[dialect], "theirs", partial)
-    body = json.loads(out.body)
+    """Return the request to that dialect, without model and usual messages, and the changes.
+
+    It is in the terms of chat completions, also where the server speaks another API.
+    """
+    told, asked = DIALECTS[dialect], request(**fields)
+    if told.api.bodies == "chat":
+        out = outgoing(asked, told, "theirs", partial)
+        body, changes = json.loads(out.body), out.changes
+    else:
+        streamed = asked.stream or told.streams
+        draft = drafted(asked, told, "theirs", partial, streamed=streamed)
+        body, changes = json.loads(json.dumps(draft.fields)), tuple(draft.changes)
     assert body.pop("model") == "theirs"
     if body["messages"] == QUESTION:
         del body["messages"]
-    return body, list(out.changes)
+    return body, list(changes)
 
 
 def reader(

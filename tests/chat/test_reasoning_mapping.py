@@ -20,6 +20,7 @@ from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
 LIMIT = 1000
+LEAST_BUDGET = 1024
 BUDGET = 250  # a quarter of the limit: within `low`, not within `medium`
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 SAME = dict(zip(EFFORTS, EFFORTS, strict=True))
@@ -35,8 +36,12 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "openrouter": SAME,
     "deepseek": {**SAME, "minimal": "low", "medium": "high", "xhigh": "high"},
     "mistral": dict.fromkeys(EFFORTS, "high"),
+    "anthropic": SAME | {"minimal": "low"},
+    "azure": SAME | {"max": "xhigh"},
+    "azure-deployments": SAME | {"max": "xhigh"},
 }
-ONLY_WORDS = ("openai", "ollama", "lmstudio", "deepseek")
+AZURE = ("azure", "azure-deployments")
+ONLY_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *AZURE)
 NO_BUDGET = ("sglang", "mistral")
 
 
@@ -106,7 +111,10 @@ def expected(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
         effort, budget = "low", None
     if dialect == "openrouter" and budget:  # where a budget turns thinking on
         return None if effort else Meant(True, None, budget)
-    if dialect in ("openai", "ollama", "lmstudio", "mistral") and wish.on and not effort:
+    if dialect == "anthropic":  # where a budget turns thinking on, and is of some size
+        on = True if effort or budget else wish.on
+        return Meant(on, words[effort] if effort else None, budget and LEAST_BUDGET)
+    if dialect in ("openai", "ollama", "lmstudio", "mistral", *AZURE) and wish.on and not effort:
         effort = "medium"  # on can only be said by a word
     return Meant(wish.on, words[effort] if effort else None, budget)
 
@@ -116,12 +124,17 @@ def heard(dialect: str, body: Mapping[str, Any]) -> Meant:
     kwargs = body.get("chat_template_kwargs", {})
     effort = body.get("reasoning_effort")
     match dialect:
-        case "openai" | "ollama" | "lmstudio" | "mistral":
+        case "openai" | "ollama" | "lmstudio" | "mistral" | "azure" | "azure-deployments":
             on = None if effort is None else effort != "none"
             return Meant(on, effort if on else None)
         case "deepseek":
             switch = {"enabled": True, "disabled": False, None: None}
             return Meant(switch[body.get("thinking", {}).get("type")], effort)
+        case "anthropic":
+            thinking = body.get("thinking", {})
+            on = {"adaptive": True, "enabled": True, "disabled": False, None: None}
+            effort = body.get("output_config", {}).get("effort")
+            return Meant(on[thinking.get("type")], effort, thinking.get("budget_tokens"))
         case "openrouter":
             inside = body.get("reasoning", {})
             effort = inside.get("effort")

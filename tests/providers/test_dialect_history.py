@@ -11,6 +11,8 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.partial import Partial
 from causerie.providers.dialects import DIALECTS
 
+AZURE = ("azure", "azure-deployments")
+NAMELESS = ("mistral", "anthropic")
 USER = {"role": "user", "content": "q"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 
@@ -24,6 +26,9 @@ REASONING: dict[str, dict[str, Any]] = {
     "generic": {"reasoning_content": "r", "content": "a"},
     "causerie": {"reasoning_content": "r", "content": "a"},
     "openai": {"content": "a"},
+    "azure": {"content": "a"},
+    "azure-deployments": {"content": "a"},
+    "anthropic": {"content": "a"},  # which takes none without its own signature
     "vllm": {"reasoning_content": "r", "reasoning": "r", "content": "a"},
     "sglang": {"reasoning_content": "r", "content": "a"},
     "llama-server": {"reasoning_content": "r", "content": "a"},
@@ -46,7 +51,7 @@ def test_earlier_reasoning(dialect: str, name: str) -> None:
     told = {"role": "assistant", "content": "a", name: "r"}
     messages, changes = history(dialect, USER, told, USER)
     assert messages == [USER, {"role": "assistant", **REASONING[dialect]}, USER]
-    if dialect == "openai":
+    if REASONING[dialect] == {"content": "a"}:
         assert changes == [f"messages.{name} dropped"]
     elif dialect == "mistral":
         assert changes == [f"messages.{name}->messages.content"]
@@ -126,11 +131,11 @@ def test_roles_and_names(dialect: str) -> None:
     messages, changes = history(
         dialect, {"role": "developer", "content": "d"}, {**USER, "name": "bob"}
     )
-    knows = dialect in ("generic", "causerie", "openai", "openrouter")
+    knows = dialect in ("generic", "causerie", "openai", "openrouter", *AZURE)
     assert messages[0]["role"] == ("developer" if knows else "system")
-    assert ("name" in messages[1]) == (dialect != "mistral")
+    assert ("name" in messages[1]) == (dialect not in NAMELESS)
     assert ("messages.role.developer->system" in changes) == (not knows)
-    assert ("messages.name dropped" in changes) == (dialect == "mistral")
+    assert ("messages.name dropped" in changes) == (dialect in NAMELESS)
 
 
 def test_parts_of_a_content_and_reasoning() -> None:
@@ -149,6 +154,7 @@ WAYS = {
     "llama-server": "flag",
     "deepseek": "prefix",
     "mistral": "prefix",
+    "anthropic": "flag",  # which its own form leaves out: the last message is continued
 }
 
 

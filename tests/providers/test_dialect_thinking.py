@@ -13,6 +13,7 @@ from causerie.errors import InvalidRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
+AZURE = ("azure", "azure-deployments")
 KIN = ("generic", "causerie")  # as sent
 TEMPLATE = ("vllm", "sglang", "llama-server")
 OFF = {"enable_thinking": False, "thinking": False}
@@ -21,11 +22,14 @@ ON = {"enable_thinking": True, "thinking": True}
 
 def said(dialect: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     body, changes = sent(dialect, **fields)
-    names = ("reasoning_effort", "reasoning", "thinking", "chat_template_kwargs")
+    names = (
+        "reasoning_effort", "reasoning", "thinking", "chat_template_kwargs", "output_config"
+    )  # fmt: skip
     budgets = ("thinking_token_budget", "thinking_budget_tokens", "include_reasoning")
     return {name: body[name] for name in (*names, *budgets) if name in body}, changes
 
 
+ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 SWITCHED_OFF: dict[str, dict[str, Any]] = {
     "openai": {"reasoning_effort": "none"},
     "ollama": {"reasoning_effort": "none"},
@@ -33,6 +37,8 @@ SWITCHED_OFF: dict[str, dict[str, Any]] = {
     "mistral": {"reasoning_effort": "none"},
     "deepseek": {"thinking": {"type": "disabled"}},
     "openrouter": {"reasoning": {"effort": "none"}},
+    "anthropic": {"thinking": {"type": "disabled"}},
+    **{key: {"reasoning_effort": "none"} for key in AZURE},
 }
 
 
@@ -70,6 +76,8 @@ def test_on(dialect: str) -> None:
         "mistral": {"reasoning_effort": "high"},
         "deepseek": {"thinking": {"type": "enabled"}},
         "openrouter": {"reasoning": {"enabled": True}},
+        "anthropic": {"thinking": ADAPTIVE},
+        **{key: {"reasoning_effort": "medium"} for key in AZURE},
     }
     unchanged = {"chat_template_kwargs": {"enable_thinking": True}}
     assert found == expected.get(dialect, unchanged)
@@ -93,6 +101,8 @@ WORDS = {
     "openrouter": EFFORTS,
     "deepseek": ("low", "low", "high", "high", "high", "max"),
     "mistral": ("high",) * 6,
+    "anthropic": ("low", "low", "medium", "high", "xhigh", "max"),
+    **dict.fromkeys(AZURE, ("minimal", "low", "medium", "high", "xhigh", "xhigh")),
 }
 
 
@@ -103,6 +113,9 @@ def test_effort(dialect: str) -> None:
         if dialect == "openrouter":
             assert found == {"reasoning": {"effort": word}}
             assert changes == ["reasoning_effort->reasoning"]
+        elif dialect == "anthropic":
+            assert found == {"thinking": ADAPTIVE, "output_config": {"effort": word}}
+            assert (f"output_config.effort {effort}->{word}" in changes) == (effort != word)
         elif dialect == "llama-server":
             assert found == {"chat_template_kwargs": {**ON, "reasoning_effort": word}}
         else:
@@ -119,6 +132,9 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "vllm": {"thinking_token_budget": 50},
     "llama-server": {"thinking_budget_tokens": 50},
     "openrouter": {"reasoning": {"max_tokens": 50}},
+    "anthropic": {  # which takes no less
+        "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "summarized"}
+    },
 }
 
 
@@ -143,7 +159,7 @@ def test_budget(dialect: str) -> None:
     assert (changes == []) == (dialect == "openrouter")
 
 
-IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek")
+IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek", *AZURE)
 
 
 @pytest.mark.parametrize("dialect", IN_WORDS)
@@ -240,6 +256,8 @@ def test_thinking_turned_on_by_the_name_of_a_model(dialect: str, budget: int | N
         assert body["reasoning"] == ({"max_tokens": 50} if budget else {"enabled": True})
     elif dialect == "deepseek":
         assert body["thinking"] == {"type": "enabled"}
+    elif dialect == "anthropic":
+        assert body["thinking"] == (BUDGETS[dialect]["thinking"] if budget else ADAPTIVE)
     else:
         assert body["reasoning_effort"] == WORDS[dialect][2]  # medium
     assert all("chat_template_kwargs.enable_thinking->" not in change for change in out.changes)

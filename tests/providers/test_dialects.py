@@ -42,32 +42,33 @@ VALUES: dict[str, Any] = {
 }
 # s: sent as it is, d: dropped and said, r: refused, q: dropped quietly, a name: sent under it.
 # generic causerie openai vllm sglang llama-server ollama lmstudio openrouter deepseek mistral
+# anthropic azure azure-deployments
 TABLE = {
-    "temperature":        "s s s s s s s s s s s",
-    "top_p":              "s s s s s s s s s s s",
-    "stop":               "s s s s s s s s s s s",
-    "frequency_penalty":  "s s s s s s s s s s s",
-    "presence_penalty":   "s s s s s s s s s s s",
-    "top_k":              "s s r s s s r s s r r",
-    "min_p":              "s s r s s s r r s r r",
-    "repetition_penalty": "s s r s s repeat_penalty r repeat_penalty s r r",
-    "seed":               "s s s s s s s s s r random_seed",
-    "logit_bias":         "s s s s s s r s s r r",
-    "n":                  "s s s s s s r r r r s",
-    "stop_token_ids":     "s s r s s r r r r r r",
-    "min_tokens":         "s s r s s r r r r r r",
-    "ignore_eos":         "s s r s s s r r r r r",
-    "documents":          "s s r s r r r r r r r",
-    "user":               "s s s s s d d d s d d",
-    "metadata":           "s s s d d d d d d d s",
-    "store":              "s s s d d d d d d d d",
-    "service_tier":       "d d d d d d d d d d d",
-    "prompt_cache_key":   "s s s d d d d d s d d",
-    "prediction":         "s s s d d d d d d d s",
-    "verbosity":          "s s s d d d d d s d d",
-    "safety_identifier":  "s s s d d d d d d d d",
-    "modalities":         "s s s d d d d d d d d",
-    "session_id":         "s s q s q q q q s q q",
+    "temperature":        "s s s s s s s s s s s s s s",
+    "top_p":              "s s s s s s s s s s s s s s",
+    "stop":               "s s s s s s s s s s s s s s",
+    "frequency_penalty":  "s s s s s s s s s s s r s s",
+    "presence_penalty":   "s s s s s s s s s s s r s s",
+    "top_k":              "s s r s s s r s s r r s r r",
+    "min_p":              "s s r s s s r r s r r r r r",
+    "repetition_penalty": "s s r s s repeat_penalty r repeat_penalty s r r r r r",
+    "seed":               "s s s s s s s s s r random_seed r s s",
+    "logit_bias":         "s s s s s s r s s r r r s s",
+    "n":                  "s s s s s s r r r r s r s s",
+    "stop_token_ids":     "s s r s s r r r r r r r r r",
+    "min_tokens":         "s s r s s r r r r r r r r r",
+    "ignore_eos":         "s s r s s s r r r r r r r r",
+    "documents":          "s s r s r r r r r r r r r r",
+    "user":               "s s s s s d d d s d d s s s",
+    "metadata":           "s s s d d d d d d d s d s d",
+    "store":              "s s s d d d d d d d d d s d",
+    "service_tier":       "d d d d d d d d d d d d d d",
+    "prompt_cache_key":   "s s s d d d d d s d d d s d",
+    "prediction":         "s s s d d d d d d d s d s d",
+    "verbosity":          "s s s d d d d d s d d d s d",
+    "safety_identifier":  "s s s d d d d d d d d d s d",
+    "modalities":         "s s s d d d d d d d d d s d",
+    "session_id":         "s s q s q q q q s q q q q q",
 }  # fmt: skip
 CASES = [
     (dialect, name, what)
@@ -140,7 +141,8 @@ def test_what_asks_for_nothing_is_never_refused(dialect: str) -> None:
 def test_the_common_request_is_passed_on_as_it_is(dialect: str) -> None:
     assert sent(dialect, stop="x", top_p=0.9) == (
         {"stop": "x", "top_p": 0.9} | ({"stream": True} if DIALECTS[dialect].streams else {})
-        | ({"stream_options": {"include_usage": True}} if DIALECTS[dialect].streams else {}),
+        | ({"stream_options": {"include_usage": True}}
+           if DIALECTS[dialect].streams and DIALECTS[dialect].tells_usage else {}),
         [],
     )  # fmt: skip
 
@@ -164,6 +166,9 @@ LIMITS = {
     "openrouter": ("max_tokens", "max_completion_tokens"),
     "deepseek": ("max_tokens", "max_tokens"),
     "mistral": ("max_tokens", "max_tokens"),
+    "anthropic": ("max_tokens", "max_tokens"),
+    "azure": ("max_completion_tokens", "max_completion_tokens"),
+    "azure-deployments": ("max_completion_tokens", "max_completion_tokens"),
 }
 
 
@@ -183,14 +188,14 @@ def test_streams_are_asked_for_their_usage(dialect: str) -> None:
     body, changes = sent(dialect, stream=True, stream_options={"include_obfuscation": False})
     assert body["stream"] is True
     options = {"include_obfuscation": False, "include_usage": True}
-    assert body.get("stream_options") == (None if dialect == "mistral" else options)
+    assert body.get("stream_options") == (None if dialect in ("mistral", "anthropic") else options)
     assert changes == []
-    assert ("stream" in sent(dialect)[0]) == (dialect in ("llama-server", "lmstudio"))
+    assert ("stream" in sent(dialect)[0]) == (dialect in ("llama-server", "lmstudio", "anthropic"))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_log_probabilities(dialect: str) -> None:
-    if dialect in ("lmstudio", "mistral"):
+    if dialect in ("lmstudio", "mistral", "anthropic"):
         with pytest.raises(InvalidRequest, match="logprobs"):
             sent(dialect, logprobs=True)
         return

@@ -144,6 +144,15 @@ whatever looks like a key, an address, a host, a path, markup or a stack trace.
   replies are always streamed from it. For `n` above 1 it tells the usage of one choice.
 - **vLLM** continues text, not the middle of its reasoning; where it takes the continued answer for
   reasoning, it is the answer.
+- **Anthropic** is asked by its Messages API. Signed blocks of its thinking come as
+  `reasoning_details`; send them back unchanged, and they stand where they stood between text and
+  calls. A request without an output limit gets one of 32,000 tokens. `reasoning.max_tokens` asks
+  for manual thinking, an effort for adaptive thinking, which models before Claude 4.6 do not know.
+  Later models refuse manual thinking, forced calls while they think, and a final message of the
+  assistant.
+- **Azure OpenAI**: dialect `azure` speaks the v1 API at `https://NAME.openai.azure.com/openai/v1`,
+  whose models are the names of deployments. `azure-deployments` speaks the older one at
+  `https://NAME.openai.azure.com/openai`; `api_version` chooses its version.
 - **The well-known aggregating router** drops parameters that a provider does not know, so it is
   told not to choose such a provider whenever the request has one that matters.
 """
@@ -245,6 +254,7 @@ def _switch(dialect: Dialect) -> str:
         "effort": "`reasoning_effort`",
         "typed": "`thinking.type`",
         "object": "`reasoning`",
+        "adaptive": "`thinking` and `output_config.effort`",
     }[dialect.thinking.switch]
 
 

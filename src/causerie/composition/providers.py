@@ -124,6 +124,8 @@ def _made(
     way = reach(one, proxy)
     client = HttpClient(one.base_url, way)
     dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
+    if one.api_version is not None:
+        dialect = replace(dialect, api=replace(dialect.api, version=one.api_version))
     if one.fetches_images is not None:
         dialect = replace(dialect, fetches=one.fetches_images)
     if one.private_image_hosts:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from urllib.parse import quote
 
 from causerie.protocol.image_hosts import NONE, Inside
 from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.request import Unlisted
 
-Switch = Literal["as_sent", "template", "effort", "typed", "object"]
+Switch = Literal["as_sent", "template", "effort", "typed", "object", "adaptive"]
 Choice = Literal["none", "auto", "required", "named", "allowed"]
 Shape = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 Shaping = Literal[
@@ -34,13 +35,46 @@ _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 @dataclass(frozen=True, slots=True)
+class Api:
+    """Paths, headers and bodies of a server's interface."""
+
+    bodies: Literal["chat", "messages"] = "chat"
+    """Chat completions, or Anthropic's Messages API."""
+    path: str = "/chat/completions"
+    """Path of requests, below the base URL; ``{model}`` stands for the model."""
+    models: str = "/models"
+    """Path of the list of models, below the base URL."""
+    key: str = "authorization"
+    """Header of the API key; in ``authorization`` it is a bearer token."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers that every request needs."""
+    version: str = ""
+    """The ``api-version`` of every request, for servers that have one."""
+
+    def at(self, path: str, model: str = "") -> str:
+        """Return the path of a request about ``model``, with the version that it asks for."""
+        path = path.replace("{model}", quote(model, safe=""))
+        return f"{path}?api-version={self.version}" if self.version else path
+
+    def credential(self, key: str | None) -> list[tuple[str, str]]:
+        """Return the header that carries the key; none without a key."""
+        if not key:
+            return []
+        return [(self.key, f"Bearer {key}" if self.key == "authorization" else key)]
+
+
+CHAT = Api()
+
+
+@dataclass(frozen=True, slots=True)
 class ThinkingControl:
     """Control of thinking."""
 
     switch: Switch
     """``template`` (``chat_template_kwargs.enable_thinking``), ``effort`` (one of the words of
     ``reasoning_effort`` means off), ``typed`` (``thinking: {"type": ...}``), ``object``
-    (``reasoning: {...}``), or ``as_sent`` if the server is not known.
+    (``reasoning: {...}``), ``adaptive`` (``thinking: {"type": "adaptive"}`` with
+    ``output_config.effort``), or ``as_sent`` if the server is not known.
     """
     efforts: Mapping[str, str] = field(default_factory=dict)
     """Maps our words to those that the server knows."""
@@ -103,6 +137,7 @@ class Dialect:
     thinking: ThinkingControl
     accepts: frozenset[str]
     """Parameters that are sent unchanged."""
+    api: Api = CHAT
     knows: frozenset[str] = frozenset()
     """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
     """
@@ -175,7 +210,7 @@ class Dialect:
         )
 
     def _plain(self) -> frozenset[str]:
-        if self.unheeded:
+        if self.unheeded or self.api.bodies != "chat":
             return frozenset()
         limits = {self.limit} if self.limit else {"max_tokens", "max_completion_tokens"}
         return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})

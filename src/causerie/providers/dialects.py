@@ -13,6 +13,7 @@ from types import MappingProxyType
 from causerie.protocol.parameters import EXTENDED_SAMPLING, of_origin
 from causerie.protocol.parsing.rules import HINTS
 from causerie.providers.dialect import (
+    Api,
     Continuing,
     Dialect,
     HistoryStyle,
@@ -90,6 +91,21 @@ OPENAI = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     fetches=True,
+)
+
+AZURE = replace(
+    OPENAI,
+    name="azure",
+    server="Azure OpenAI, by its v1 API",
+    api=Api(key="api-key"),
+)
+
+AZURE_DEPLOYMENTS = replace(
+    AZURE,
+    name="azure-deployments",
+    server="Azure OpenAI, by deployment and api-version",
+    api=Api(path="/deployments/{model}/chat/completions", key="api-key", version="2024-10-21"),
+    accepts=_OPENAI | {"user"},
 )
 
 VLLM = Dialect(
@@ -223,6 +239,30 @@ MISTRAL = Dialect(
     fetches=True,
 )
 
+ANTHROPIC = Dialect(
+    name="anthropic",
+    server="Anthropic",
+    api=Api(
+        bodies="messages",
+        path="/messages",
+        models="/models?limit=1000",
+        key="x-api-key",
+        headers=(("anthropic-version", "2023-06-01"),),
+    ),
+    thinking=ThinkingControl(
+        "adaptive", efforts=_AS_THEY_ARE | {"minimal": "low"}, budget="thinking.budget_tokens"
+    ),
+    accepts=frozenset({"temperature", "top_p", "top_k", "stop", "parallel_tool_calls", "user"}),
+    knows=_CACHED | {"cache_control"},
+    history=HistoryStyle(reasoning=(), details=True, names=False),
+    continuing=Continuing("as_sent"),
+    limit="max_tokens",
+    shapes={"json_schema": "response_format"},
+    streams=True,
+    tells_usage=False,
+    fetches=True,
+)
+
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         dialect.name: dialect
@@ -238,6 +278,9 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             OPENROUTER,
             DEEPSEEK,
             MISTRAL,
+            ANTHROPIC,
+            AZURE,
+            AZURE_DEPLOYMENTS,
         )
     }
 )

@@ -20,6 +20,7 @@ from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.counts import NOTHING_TOLD, Told, counted
 from causerie.providers.dialect import Dialect
 from causerie.providers.halves import Halves
+from causerie.providers.messages_api.reply import MessagesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.separator import Separators
 from causerie.providers.wire import NoJson, ProviderChoice, ProviderChunk, read_chunk, without_nan
@@ -47,6 +48,11 @@ class Incoming(Struct, eq=False):
     _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
     _told: Told = NOTHING_TOLD
+    _messages: MessagesReader | None = None  # where the server speaks the Messages API
+
+    def __post_init__(self) -> None:
+        if self.dialect.api.bodies == "messages":
+            self._messages = MessagesReader()
 
     @property
     def complete(self) -> bool:
@@ -70,16 +76,16 @@ class Incoming(Struct, eq=False):
         if self.ended:
             return
         answers = self._answers
+        messages = self._messages
+        read = read_chunk if messages is None else messages.read
         for data in stream:
             if data.strip() == _DONE:
                 self._end(events)
                 return
             try:
-                chunk = read_chunk(data)
-            except NoJson as error:
-                chunk = self._put_together(data, error)
+                chunk = read(data)
             except (ValueError, RecursionError) as error:
-                raise self._unreadable(str(error)) from error
+                chunk = self._put_together(data, error)
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
             before = len(events)
@@ -91,6 +97,9 @@ class Incoming(Struct, eq=False):
             if len(events) > before:
                 self._pieces += 1
             self._note(chunk)
+            if messages is not None and messages.ended and not whole:
+                self._end(events)
+                return
 
     def whole(self, body: bytes) -> list[Event]:
         """The events of a plain reply; raises :class:`ServiceError`."""
@@ -127,7 +136,7 @@ class Incoming(Struct, eq=False):
 
     def _put_together(self, data: bytes, error: Exception) -> ProviderChunk:
         """The chunk, where only characters are cut in two or numbers are none."""
-        if len(data) > _MOST_TO_MEND:
+        if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
             raise self._unreadable(str(error)) from error
         if self._halves is None:
             self._halves = Halves()

@@ -27,6 +27,7 @@ from causerie.providers import shapes, thinking, tools
 from causerie.providers.dialect import Dialect
 from causerie.providers.draft import RequestDraft
 from causerie.providers.history import write_messages
+from causerie.providers.messages_api.request import messages_fields
 from causerie.providers.references import check_references
 from causerie.providers.shapes import write_shape
 from causerie.providers.thinking import write_thinking
@@ -94,6 +95,23 @@ def outgoing(
         asks = _USAGE if streamed and dialect.tells_usage else None
         given = replace(sent.fields, model=model, stream=streamed or None, stream_options=asks)
         return Outgoing(_encode(given), (), streamed)
+    draft = drafted(request, dialect, model, partial, streamed=streamed)
+    fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
+    body = _encode(fields)
+    if _WITH_SCHEMAS & request.params:
+        check_references(draft.fields, body)
+    return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def drafted(
+    request: ChatRequest,
+    dialect: Dialect,
+    model: str,
+    partial: Partial | None = None,
+    *,
+    streamed: bool,
+) -> RequestDraft:
+    """Return the request with what the provider supports, in the terms of chat completions."""
     document, unlisted = _listed(request, dialect)
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model
@@ -115,10 +133,7 @@ def outgoing(
         _write_stream(draft)
     if unlisted is not None:
         draft.changes += unlisted.changes
-    body = _encode(draft.fields)
-    if _WITH_SCHEMAS & request.params:
-        check_references(draft.fields, body)
-    return Outgoing(body, tuple(draft.changes), streamed)
+    return draft
 
 
 def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object], Unlisted | None]:

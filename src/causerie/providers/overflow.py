@@ -16,7 +16,9 @@ _WORDS = re.compile(
     r"|model's context length"
     r"|greater than the context length"
     r"|(?:input|prompt)[^.]{0,40} too (?:long|large) for"
-    r"|loaded with context length of only",
+    r"|loaded with context length of only"
+    r"|prompt is too long: \d+ tokens"
+    r"|exceed context limit: \d+",
     re.IGNORECASE,
 )
 _CONTEXT = (
@@ -24,6 +26,7 @@ _CONTEXT = (
     re.compile(r"(?:context|allowed) (?:length|size) \((\d+)", re.IGNORECASE),
     re.compile(r"model length of (\d+)", re.IGNORECASE),
     re.compile(r"with (\d+) maximum context", re.IGNORECASE),
+    re.compile(r"> (\d+)(?: maximum|\Z)", re.IGNORECASE),
 )
 _PROMPT = (
     re.compile(r"(\d+) (?:tokens )?(?:in|from) the (?:input )?(?:messages|prompt)", re.IGNORECASE),
@@ -33,11 +36,14 @@ _PROMPT = (
     re.compile(r"(?:request|input|prompt)(?: length)? \((?:length )?(\d+)", re.IGNORECASE),
     re.compile(r"prompt (?:contains|has) (?:at least )?(\d+)", re.IGNORECASE),
     re.compile(r"keep the first (\d+) tokens", re.IGNORECASE),
+    re.compile(r"prompt is too long: (\d+) tokens", re.IGNORECASE),
+    re.compile(r"exceed context limit: (\d+)", re.IGNORECASE),
 )
 _OUTPUT = (
     re.compile(r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)", re.IGNORECASE),
     re.compile(r"requested (\d+) output tokens", re.IGNORECASE),
     re.compile(r"(\d+) tokens of output", re.IGNORECASE),
+    re.compile(r"exceed context limit: \d+ \+ (\d+)", re.IGNORECASE),
 )
 _MAX_LENGTH = 2000  # of what is searched
 

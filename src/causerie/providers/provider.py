@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -38,14 +37,6 @@ _WORDS: Mapping[Kind, str] = {
     "protocol": "does not speak HTTP as it should",
     "too_large": "sent more than is read",
 }
-
-
-class Post(Protocol):
-    """Sends a body to the provider; see :meth:`HttpClient.send_body`."""
-
-    def __call__(
-        self, body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
-    ) -> Coroutine[None, None, HttpResponse]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +70,11 @@ def too_late() -> UpstreamFailed:
 
 
 class Provider:
-    """``credential`` is sent as a bearer token; it shows in no text.
+    """``credential`` is sent in the header of the dialect; it shows in no text.
 
     As many requests are under way as there are ``slots``; one more is refused, so
     that another provider gets it. ``candid`` shows the server's words whatever
-    it refuses, for somebody who speaks to it for himself. ``post`` sends the body of a
-    chat request whose response must be complete by a time on the monotonic clock, returns
-    with its head, and raises :class:`TransportFailed`. ``fingerprint`` is for replies
+    it refuses, for somebody who speaks to it for himself. ``fingerprint`` is for replies
     that have none.
     """
 
@@ -106,27 +95,35 @@ class Provider:
         self.deadlines = deadlines
         self.slots = slots or RequestSlots(None)
         self._client = client
-        bearer = [("authorization", f"Bearer {credential}")] if credential else []
-        self._asking = (*bearer, ("accept", "application/json"))
-        sending = (
-            *bearer,
+        api = dialect.api
+        always = (*api.credential(credential), *api.headers)
+        self._asking = (*always, ("accept", "application/json"))
+        self._sending = (
+            *always,
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
-        self._head = client.head("POST", "/chat/completions", sending)
-        self.post: Post = partial(client.send_body, self._head)
+        by_model = "{model}" in api.path
+        self._head = None if by_model else self._head_for("")  # one for all models
+        self._aside: Callable[[], Mapping[str, str]] | None = None
 
     def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
         """Send with each chat request the headers that ``aside`` gives then."""
+        self._aside = aside
 
-        def post(
-            body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
-        ) -> Coroutine[None, None, HttpResponse]:
-            lines = "".join([f"{name}: {value}\r\n" for name, value in aside().items()])
-            head = self._head + lines.encode("latin-1")
-            return self._client.send_body(head, body, due, anew=anew, asked=asked)
+    def post(
+        self, model: str, body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
+    ) -> Coroutine[None, None, HttpResponse]:
+        """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`."""
+        head = self._head or self._head_for(model)
+        if self._aside is not None:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
+            head += lines.encode("latin-1")
+        return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
-        self.post = post
+    def _head_for(self, model: str) -> bytes:
+        api = self.dialect.api
+        return self._client.head("POST", api.at(api.path, model), self._sending)
 
     def enter(self) -> None:
         """Count a request; raises :class:`Overloaded` where there are too many."""
@@ -150,7 +147,7 @@ class Provider:
 
     async def models(self, seconds: float = 10.0) -> list[str]:
         """Ids of the models, in the provider's order. Raises :class:`ServiceError`."""
-        async with self._get("/models", seconds) as response:
+        async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
             return _ids(await response.read(_MAX_LIST_BYTES))
@@ -173,7 +170,7 @@ class Provider:
     async def _get(self, path: str, seconds: float) -> AsyncIterator[HttpResponse]:
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.send("GET", path, self._asking)
+                response = await self._client.send("GET", self.dialect.api.at(path), self._asking)
                 try:
                     yield response
                 finally:

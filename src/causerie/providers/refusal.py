@@ -52,6 +52,7 @@ _MEANT: Mapping[str, int] = {
 }
 _TIMED_OUT = frozenset({408, 504, 522, 524})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
+_ABOUT_OUR_BILL = re.compile(r"credit balance is too low", re.IGNORECASE)
 _PARAMETERS = HONOURED | HINTS
 _MAX_WAIT = 3600
 _WAIT = 1
@@ -69,8 +70,11 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Diale
     if too_long is not None:
         return _too_long(too_long, metadata)
     if status in _ABOUT_REQUEST:
-        if _ABOUT_OUR_KEY.search(str(error.get("message"))):
+        words = str(error.get("message"))
+        if _ABOUT_OUR_KEY.search(words):
             return UpstreamFailed(f"The provider {_CONFIGURED_WRONG[401]}.", metadata=metadata)
+        if _ABOUT_OUR_BILL.search(words):
+            return UpstreamFailed(f"The provider {_CONFIGURED_WRONG[402]}.", metadata=metadata)
         return _about_request(status, error, metadata, dialect)
     if status in _FULL or (status == 503 and _is_full(headers, error)):
         return Overloaded(

@@ -140,7 +140,7 @@ class ProviderReply(Struct, eq=False):
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(sent.body, due, asked=self._on_its_way)
+        asking = provider.post(self._asked.model, sent.body, due, asked=self._on_its_way)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -148,7 +148,9 @@ class ProviderReply(Struct, eq=False):
             except Stale:
                 self._response = None
                 body = (await offload(self._outgoing)).body
-                response = await provider.post(body, due, anew=True, asked=self._on_its_way)
+                response = await provider.post(
+                    self._asked.model, body, due, anew=True, asked=self._on_its_way
+                )
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(b"{")
             whole = at_hand if usual else await self._arriving(response, end)

@@ -28,6 +28,7 @@ _OF_THE_RENDERER = frozenset(
         "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
     }
 )  # fmt: skip
+_LEAST_BUDGET = 1024  # tokens, of the Messages API
 _GRADED = 3  # words of effort that a server needs for a budget to be said in them
 
 
@@ -125,12 +126,44 @@ def _by_object(draft: RequestDraft) -> None:
         draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
 
 
+def _by_adaptive(draft: RequestDraft) -> None:
+    """A budget is manual thinking; an effort, or thinking alone, leaves its length to the model.
+
+    The summary is asked for, because some models send no text of their reasoning otherwise.
+    """
+    _refuse_template_arguments(draft)
+    thinking = draft.request.thinking
+    if thinking.enabled is False:
+        draft.fields["thinking"] = {"type": "disabled"}
+        draft.moved(_switched_by(draft), "thinking.type")
+        return
+    if thinking.budget:
+        budget = max(thinking.budget, _LEAST_BUDGET)
+        draft.fields["thinking"] = {
+            "type": "enabled", "budget_tokens": budget, "display": "summarized"
+        }  # fmt: skip
+        said = _said(draft, "thinking_token_budget", "reasoning")
+        draft.moved("reasoning.max_tokens" if said == "reasoning" else said, "thinking")
+        if budget != thinking.budget:
+            draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
+    elif thinking.enabled or thinking.effort is not None:
+        draft.fields["thinking"] = {"type": "adaptive", "display": "summarized"}
+        draft.moved(_switched_by(draft), "thinking.type")
+    if thinking.effort is not None:
+        word = draft.dialect.thinking.efforts[thinking.effort]
+        draft.fields["output_config"] = {"effort": word}
+        draft.moved(_said(draft, "reasoning_effort", "reasoning"), "output_config.effort")
+        if word != thinking.effort:
+            draft.changes.append(f"output_config.effort {thinking.effort}->{word}")
+
+
 _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
     "as_sent": _as_sent,
     "template": _by_template,
     "effort": _by_effort,
     "typed": _by_type,
     "object": _by_object,
+    "adaptive": _by_adaptive,
 }
 
 

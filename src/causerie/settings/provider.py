@@ -122,6 +122,17 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
         Text,
         Meta(description="What kind of server it is; see [dialects](dialects.md)."),
     ] = "generic"
+    api_version: Annotated[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[0-9A-Za-z.-]{1,40}\Z",
+                extra={"words": "a version like `2024-10-21`"},
+            ),
+        ]
+        | None,
+        Meta(description="The `api-version` of requests, for dialect `azure-deployments`."),
+    ] = None
     key: Annotated[
         KeyPlace | None,
         Meta(description="Where the key is found that is sent there. Unset: none is sent."),

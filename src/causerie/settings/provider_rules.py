@@ -55,6 +55,9 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
         near = difflib.get_close_matches(provider.dialect, DIALECTS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
         yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
+    elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
+        words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
+        yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
     for host in provider.private_image_hosts:
