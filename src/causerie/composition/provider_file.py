@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -18,6 +18,7 @@ import msgspec
 
 from causerie.probe.entry import ProbedModel
 from causerie.providers.dialect import Dialect
+from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Problem, SettingsError, load
 from causerie.settings.edit import CannotEdit, by_hand, with_table
 from causerie.settings.values import Secret
@@ -160,9 +161,16 @@ def provider_index(text: str, base_url: str, name: str | None = None) -> int | N
             continue
         if name is not None and one.get("name") == name:
             return index
-        if name is None and str(one.get("base_url", "")).rstrip("/") == base_url:
+        if name is None and _address(one) == base_url:
             return index
     return None
+
+
+def _address(provider: Mapping[str, object]) -> str:
+    """Return the base URL of the file's provider, also of one that is only named as known."""
+    known = KNOWN_PROVIDERS.get(str(provider.get("known")))
+    given = provider.get("base_url") or (known.base_url if known is not None else "")
+    return str(given).rstrip("/")
 
 
 def _names(text: str) -> list[object]:

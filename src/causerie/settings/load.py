@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
 from causerie.settings.lines import Path as KeyPath
@@ -122,6 +123,7 @@ def load(
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
     _put_gateway(layers.values)
+    _put_known(layers.values)
     decoder = SettingsDecoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
@@ -227,6 +229,17 @@ def _put_gateway(values: dict[str, Any]) -> None:
         own = [{"name": "endpoint"}] if models else []
         kinds = [kind for kind, key in _DOORS.items() if values.get(key)]
         values["doors"] = [*({"name": kind, "kind": kind} for kind in kinds), *own]
+
+
+def _put_known(values: dict[str, Any]) -> None:
+    """Add what is known of a known provider, where the file does not set it."""
+    providers = values.get("providers")
+    for provider in providers if isinstance(providers, list) else ():
+        if isinstance(provider, dict) and isinstance(provider.get("known"), str):
+            known = KNOWN_PROVIDERS.get(provider["known"])
+            if known is not None:
+                filled = {"name": known.name, "base_url": known.base_url, "dialect": known.dialect}
+                provider |= filled | provider
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:

@@ -116,8 +116,15 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     ]
     base_url: Annotated[
         WebAddress,
-        Meta(description="Base URL, to which `/chat/completions` is added."),
+        Meta(description="Base URL, to which `/chat/completions` is added; `known` has one."),
     ]
+    known: Annotated[
+        Text | None,
+        Meta(
+            description="A [known provider](providers.md), like `openai`: fills in `name`, "
+            "`base_url` and `dialect` where they are not set."
+        ),
+    ] = None
     dialect: Annotated[
         Text,
         Meta(description="What kind of server it is; see [dialects](dialects.md)."),

@@ -11,6 +11,7 @@ from causerie.protocol.parsing.privileged import PRIVILEGES
 from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
+from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings.alias import AliasSettings
 from causerie.settings.lines import Path as KeyPath
@@ -51,13 +52,7 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     for name, secret in (("key", provider.key), ("proxy", provider.proxy)):
         if isinstance(secret, Secret):
             yield from secret_rules((*at, name), secret)
-    if provider.dialect not in DIALECTS:
-        near = difflib.get_close_matches(provider.dialect, DIALECTS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
-        yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
-    elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
-        words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
-        yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
+    yield from _kind(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
     for host in provider.private_image_hosts:
@@ -75,6 +70,21 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
             advice = f'"{model.id}" is there already'
             yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
         yield from _parameters(place, model)
+
+
+def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+    """Check that the known provider and the dialect exist, and fit the version."""
+    if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
+        near = difflib.get_close_matches(provider.known, KNOWN_PROVIDERS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KNOWN_PROVIDERS)}"
+        yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
+    if provider.dialect not in DIALECTS:
+        near = difflib.get_close_matches(provider.dialect, DIALECTS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
+        yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
+    elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
+        words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
+        yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
 
 
 def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:

@@ -1,0 +1,52 @@
+"""Known providers, named by one word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causerie.composition.provider_file import provider_index
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.settings import SettingsError, load
+from causerie.settings.provider import ProviderSettings
+from causerie.transport.address import Address
+
+
+def loaded(tmp_path: Path, text: str) -> tuple[ProviderSettings, ...]:
+    file = tmp_path / "causerie.toml"
+    file.write_text(text)
+    return load(file=file, environ={}).settings.providers
+
+
+@pytest.mark.parametrize("known", KNOWN_PROVIDERS)
+def test_one_word_is_enough(tmp_path: Path, known: str) -> None:
+    [provider] = loaded(tmp_path, f'[[providers]]\nknown = "{known}"')
+    told = KNOWN_PROVIDERS[known]
+    assert (provider.name, provider.base_url, provider.dialect) == (
+        known, told.base_url, told.dialect,
+    )  # fmt: skip
+    assert told.dialect in DIALECTS
+    assert Address.parse(told.base_url).tls is not told.local
+    assert told.docs.startswith("https://")
+
+
+def test_what_the_file_sets_goes_first(tmp_path: Path) -> None:
+    text = '[[providers]]\nname = "eu"\nknown = "openai"\nbase_url = "https://eu.api.openai.com/v1"'
+    [provider] = loaded(tmp_path, text + '\ndialect = "generic"')
+    assert (provider.name, provider.base_url, provider.dialect) == (
+        "eu", "https://eu.api.openai.com/v1", "generic",
+    )  # fmt: skip
+
+
+def test_an_unknown_one_is_told_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="did you mean `anthropic`"):
+        loaded(tmp_path, '[[providers]]\nknown = "antropic"\nname = "a"\nbase_url = "http://a"')
+
+
+def test_a_probe_finds_it_by_its_address() -> None:
+    text = '[[providers]]\nname = "a"\nbase_url = "http://a/"\n[[providers]]\nknown = "groq"\n'
+    assert provider_index(text, "https://api.groq.com/openai/v1") == 1
+    assert provider_index(text, "http://a") == 0
+    assert provider_index(text, "https://api.openai.com/v1") is None
