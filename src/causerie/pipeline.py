@@ -30,6 +30,7 @@ from causerie.access.limits import RateLimiter
 from causerie.access.quota import RateScope
 from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
+from causerie.catalog.wildcard import WildcardModel
 from causerie.errors import (
     Forbidden,
     NotFound,
@@ -297,7 +298,9 @@ class Pipeline:
     def _choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
         choice = self._choices.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
-            choice = self._choices[door.name, name] = self._resolved(door, name)
+            choice = self._resolved(door, name)
+            if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
+                self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
             raise _not_for(caller, choice.model)
         return choice

@@ -127,6 +127,9 @@ async def test_a_wrong_command_line(tmp_path: Path) -> None:
     unknown = await run("http://127.0.0.1:1/v1", "--dialect", "latin")
     assert unknown.exit_code == 2
     assert "known: generic" in unknown.stderr
+    another = await run("http://127.0.0.1:1/v1", "--dialect", "anthropic")
+    assert another.exit_code == 2
+    assert "Anthropic cannot be probed" in another.stderr
 
 
 async def test_the_kind_of_server_is_guessed_or_told() -> None:

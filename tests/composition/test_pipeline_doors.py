@@ -9,6 +9,8 @@ from causerie.access.keys import Caller, StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
+from causerie.catalog.tariff import Tariff
+from causerie.catalog.wildcard import WildcardModel
 from causerie.edge.doors import MountedDoor
 from causerie.errors import Forbidden, NotFound
 from causerie.metering.meter import Meter
@@ -18,10 +20,14 @@ from causerie.protocol.candidate import Candidate
 ANYBODY = Caller(key="", name="anonymous", door="d")
 
 
+TARGET = TargetCapabilities(Candidate("t0"))
+
+
 def pipeline() -> Pipeline:
+    wildcard = WildcardModel(ModelCard("w/*", "w/*"), [TARGET], None, Tariff())
     return Pipeline(
         keys=StaticKeys(),
-        catalog=Catalog([ServedModel(ModelCard("m", "M"), [TargetCapabilities(Candidate("t0"))])]),
+        catalog=Catalog([ServedModel(ModelCard("m", "M"), [TARGET]), wildcard]),
         limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router(Scripted(REPLY)),
@@ -42,3 +48,23 @@ def test_whom_a_model_is_not_for_is_asked_of_every_caller() -> None:
     assert made.allowed(door, ANYBODY, "m").id == "m"
     with pytest.raises(Forbidden):
         made.allowed(door, Caller(key="k", name="k", door="d", models=frozenset({"x"})), "m")
+
+
+def test_a_key_is_for_a_wildcard_or_for_one_of_its_names() -> None:
+    made, door = pipeline(), MountedDoor("d", "/v1")
+    for models, may in (({"w/*"}, ("w/a", "w/b")), ({"w/a"}, ("w/a",)), ({"m"}, ())):
+        caller = Caller(key="k", name="k", door="d", models=frozenset(models))
+        for name in ("w/a", "w/b"):
+            if name in may:
+                assert made.allowed(door, caller, name).id == "w/*"
+                continue
+            with pytest.raises(Forbidden):
+                made.allowed(door, caller, name)
+
+
+def test_names_of_a_wildcard_are_not_kept() -> None:
+    """A client could make names without end."""
+    made, door = pipeline(), MountedDoor("d", "/v1")
+    for number in range(100):
+        made.allowed(door, ANYBODY, f"w/{number}")
+    assert not made._choices

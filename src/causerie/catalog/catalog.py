@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from causerie.catalog.listing import TWISTS, Listing
 from causerie.catalog.model import ServedModel
+from causerie.catalog.wildcard import WildcardModel
 from causerie.errors import NotFound
 
 Entry = ServedModel | Listing
@@ -22,14 +23,17 @@ class Catalog:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = tuple(entries)
         self._by_name = {name: entry for entry in self._entries for name in entry.names}
+        wildcards = [entry for entry in self._entries if isinstance(entry, WildcardModel)]
+        self._wildcards = sorted(wildcards, key=lambda one: len(one.prefix), reverse=True)
 
     def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
         """The model of that id or alias, if it is among ``visible`` (``None``: all).
 
-        An id of the router's catalog may have one of its suffixes. Raises
-        :class:`NotFound`, which names the nearest id.
+        An id of the router's catalog may have one of its suffixes. A name that is none is that of
+        the wildcard with the longest beginning of it. Raises :class:`NotFound`, which names the
+        nearest id.
         """
-        entry = self._by_name.get(name) or self._twisted(name)
+        entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry
         known = [entry.id for entry in self.visible(visible) if not is_over(entry)]
@@ -54,6 +58,13 @@ class Catalog:
             for entry in self.visible(names)
             if isinstance(entry, Listing) and not entry.is_over
         ]
+
+    def _wild(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
+        for wildcard in self._wildcards:
+            shown = visible is None or wildcard.id in visible
+            if shown and name.startswith(wildcard.prefix) and len(name) > len(wildcard.prefix):
+                return wildcard.named(name)
+        return None
 
     def _twisted(self, name: str) -> Listing | None:
         base, colon, suffix = name.rpartition(":")

@@ -27,7 +27,7 @@ from causerie.probe.questions.listing import LIST, entries, entry_of, listed_len
 from causerie.probe.reading import message_of
 from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.providers.dialect import Dialect
+from causerie.providers.dialect import CHAT, Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.settings.load import FILE_NAME
 
@@ -88,6 +88,7 @@ def probe(
         loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
+        _check_api(reach.dialect)
         plan = _Plan(address, tuple(models or ()), reach, ProbeBounds(seconds), total_seconds, yes)
         notes = Console(stderr=True)
         run = _Run(plan, notes)
@@ -99,6 +100,16 @@ def probe(
         if write:
             file = loaded.file or Path(FILE_NAME)
             _write(file, NewProvider(address, reach.place, run.dialect), interviews, notes)
+
+
+def _check_api(dialect: Dialect | None) -> None:
+    """Raise :class:`CommandFailed` for a server that is not asked as the probe asks."""
+    if dialect is not None and dialect.api != CHAT:
+        raise CommandFailed(
+            f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
+            "as a bearer token; ask it through a gateway of this service instead",
+            ExitCode.USAGE,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from causerie.catalog.listing import Listing, today
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
 from causerie.catalog.parameters import of_engine, of_provider
 from causerie.catalog.tariff import Tariff
+from causerie.catalog.wildcard import WILDCARD, WildcardModel
 from causerie.composition.targets import OwnModel
 from causerie.protocol.bounds import UNBOUNDED, TokenBounds
 from causerie.protocol.candidate import Candidate
@@ -87,7 +88,8 @@ def _models(settings: Settings, known: _Known) -> Iterator[ServedModel]:
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
         answering = [_capabilities(target, known) for target in alias.targets]
-        yield ServedModel(card, answering, alias.hedge_seconds, tariff(alias.price))
+        kind = WildcardModel if alias.id.endswith(WILDCARD) else ServedModel
+        yield kind(card, answering, alias.hedge_seconds, tariff(alias.price))
 
 
 def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:

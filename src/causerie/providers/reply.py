@@ -100,7 +100,7 @@ class ProviderReply(Struct, eq=False):
         if request.large:
             sent = await offload(self._outgoing)
         else:
-            sent = outgoing(request, provider.dialect, asked.model, self._partial)
+            sent = self._outgoing()
         self._sent = sent
         self.changes, self._streamed = sent.changes, sent.streamed
         provider.enter()
@@ -129,18 +129,19 @@ class ProviderReply(Struct, eq=False):
 
     def _outgoing(self) -> Outgoing:
         asked = self._asked
-        return outgoing(self._request, asked.provider.dialect, asked.model, self._partial)
+        model = asked.model_for(self._request)
+        return outgoing(self._request, asked.provider.dialect, model, self._partial)
 
     async def _first(self) -> Batch:
         """Send the request; returns the whole reply, or what of it comes first."""
         sent, self._sent = self._sent, None
         assert sent is not None
-        provider = self._asked.provider
+        provider, model = self._asked.provider, self._asked.model_for(self._request)
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
-        asking = provider.post(self._asked.model, sent.body, due, asked=self._on_its_way)
+        asking = provider.post(model, sent.body, due, asked=self._on_its_way)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -148,9 +149,7 @@ class ProviderReply(Struct, eq=False):
             except Stale:
                 self._response = None
                 body = (await offload(self._outgoing)).body
-                response = await provider.post(
-                    self._asked.model, body, due, anew=True, asked=self._on_its_way
-                )
+                response = await provider.post(model, body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(b"{")
             whole = at_hand if usual else await self._arriving(response, end)

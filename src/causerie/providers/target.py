@@ -12,6 +12,7 @@ from causerie.providers.separator import Separators
 class ProviderTarget:
     """Answers by asking ``provider`` for its model ``model``.
 
+    A ``*`` in it stands for the model that the request names.
     ``separators`` make what tells apart reasoning that is left inside the
     content. ``continues`` is what a probe has found about continuing a reply;
     ``None`` trusts the dialect.
@@ -34,6 +35,10 @@ class ProviderTarget:
     def name(self) -> str:
         """``PROVIDER/MODEL``, as the configuration names it."""
         return f"{self.provider.name}/{self.model}"
+
+    def model_for(self, request: ChatRequest) -> str:
+        """Return the provider's name of the model that answers the request."""
+        return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
         """The reply; entering raises :class:`ServiceError` where there is none."""

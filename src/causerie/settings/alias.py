@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from causerie.settings.limits import LimitSettings
 from causerie.settings.price import PriceSettings
-from causerie.settings.values import DoorName, Name, Natural, Text
+from causerie.settings.values import DoorName, ModelPattern, Natural, Text
 
 
 class AliasTarget(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,13 @@ class AliasTarget(Struct, frozen=True, kw_only=True):
 class AliasSettings(Struct, frozen=True, kw_only=True):
     """A public model name, and the targets that answer for it."""
 
-    id: Annotated[Name, Meta(description="What a request names as `model`.")]
+    id: Annotated[
+        ModelPattern,
+        Meta(
+            description="What a request names as `model`; with `*` at its end every name that "
+            "begins so, see [wildcards](../guides/doors.md#every-model-of-a-provider)."
+        ),
+    ]
     targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""

@@ -13,7 +13,7 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
-from causerie.settings.alias import AliasSettings
+from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
@@ -141,6 +141,7 @@ def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Br
         if target.name in seen:
             yield Broken(place, f'"{target.name}" is in the list already')
         seen.add(target.name)
+        yield from _wildcard(place, alias, target)
         if target.provider is not None and target.provider not in providers:
             known = ", ".join(providers) or "none"
             advice = f'no provider is named "{target.provider}"; known: {known}'
@@ -153,3 +154,13 @@ def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Br
                 "a model of a provider needs `provider`",
                 relies_on=(("models",), (*place, "provider")),
             )
+
+
+def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:
+    """Check that the name of an alias and the model of its target both have a ``*``, or neither."""
+    if alias.id.endswith("*") and (target.provider is None or target.model.count("*") != 1):
+        words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
+        yield Broken((*at, "model"), words)
+    elif not alias.id.endswith("*") and "*" in target.model:
+        words = f'"{target.model}" needs an alias whose id ends in `*`'
+        yield Broken((*at, "model"), words)

@@ -29,6 +29,7 @@ from causerie.settings.values import (
     DoorName,
     HostName,
     Keys,
+    ModelPattern,
     Name,
     Natural,
     Patience,
@@ -172,7 +173,7 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     models: Annotated[
-        tuple[Name, ...] | None,
+        tuple[ModelPattern, ...] | None,
         Meta(
             description="Ids of the models behind it, of a gateway the ids of aliases, of a router "
             "those of the catalog. Unset: all."

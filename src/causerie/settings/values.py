@@ -14,6 +14,13 @@ Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Patience = Annotated[float, Meta(gt=0, le=86_400)]
+ModelPattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,126}\*?\Z",
+        extra={"words": "a name of letters, digits and `._:/-`, which may end in `*`"},
+    ),
+]
 Name = Annotated[
     str,
     Meta(
