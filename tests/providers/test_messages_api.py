@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,9 +20,11 @@ from messageskit import (
     text,
     thinking,
 )
+from providerkit import request
 
 from causerie.errors import ServiceError
 from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 from causerie.providers.provider import Provider
 from causerie.transport.client import HttpClient
 
@@ -359,3 +362,20 @@ async def models_of(base_url: str, key: str) -> list[str]:
         return await provider.models()
     finally:
         await provider.close()
+
+
+def test_what_the_operator_allows_is_sent_or_named() -> None:
+    paths = ("messages.content.citations", "messages.mark", "tools.function.defer_loading", "top_a")
+    dialect = DIALECTS["anthropic"].passing(paths, ())
+    part = {"type": "text", "text": "Hi", "citations": [1]}
+    function = WEATHER["function"] | {"defer_loading": True}  # type: ignore[operator]  # a dict
+    asked = request(
+        messages=[{"role": "user", "content": [part], "mark": 1}],
+        tools=[{"type": "function", "function": function}],
+        top_a=0.5,
+    )
+    out = outgoing(asked, dialect, "theirs")
+    body = json.loads(out.body)
+    assert body["messages"][0]["content"] == [part]
+    assert (body["tools"][0]["defer_loading"], body["top_a"]) == (True, 0.5)
+    assert "messages.mark dropped" in out.changes

@@ -21,6 +21,10 @@ FORMAT = "anthropic-claude-v1"
 
 _FORMATS = (FORMAT, "unknown", None)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
+_OF_A_MESSAGE = frozenset(
+    {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
+)
 _MEDIA = {"image/jpg": "image/jpeg"}
 
 Entry = Mapping[str, Any]
@@ -34,6 +38,8 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     messages: Any = draft.fields["messages"]
     for message in messages:
         role = message["role"]
+        for name in sorted(message.keys() - _OF_A_MESSAGE):
+            draft.dropped(f"messages.{name}")
         if role == "system":
             if made:
                 draft.changes.append("messages.role.system moved to the front")
@@ -129,9 +135,8 @@ def _content(content: object) -> Iterator[Block]:
         block = _part(part)
         if block["type"] == "text" and not block["text"].strip():
             continue
-        if part.get("cache_control") is not None:
-            block["cache_control"] = part["cache_control"]
-        yield block
+        more = part.keys() - _OF_A_PART
+        yield block | {name: part[name] for name in more if part[name] is not None}
 
 
 def _part(part: Entry) -> Block:

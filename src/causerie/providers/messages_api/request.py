@@ -21,6 +21,7 @@ _OTHERS = frozenset(
         "response_format", "output_config", "continue_final_message", "add_generation_prompt",
     }
 )  # fmt: skip
+_OF_A_TOOL = frozenset({"type", "function", "name", "parameters"})
 _CHOICES = {"none": "none", "auto": "auto", "required": "any"}
 
 Fields = dict[str, Any]
@@ -64,9 +65,8 @@ def _tool(tool: Mapping[str, Any]) -> Fields:
     function = tool["function"]
     schema = function.get("parameters") or {}
     made: Fields = {"name": function["name"], "input_schema": {"type": "object", **schema}}
-    for name, holder in (("description", function), ("strict", function), ("cache_control", tool)):
-        if holder.get(name) is not None:
-            made[name] = holder[name]
+    for holder in (function, tool):  # with what the operator has allowed
+        made |= {name: holder[name] for name in holder.keys() - _OF_A_TOOL if holder[name]}
     return made
 
 
