@@ -44,7 +44,7 @@ class Catalog:
         )
 
     def has(self, name: str) -> bool:
-        """Return true if a model has this id or alias."""
+        """Return true if a model has this id or alias; a name that only a wildcard has is none."""
         return name in self._by_name or self._twisted(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:

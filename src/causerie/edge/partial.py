@@ -15,7 +15,10 @@ from causerie.protocol.variants import is_free
 
 
 class PartialOpenAI(OpenAI):
-    """Answers completions of models that are in its catalog, but for their free variants."""
+    """Answers completions of models that are in its catalog, but for their free variants.
+
+    Names of wildcards go to the other process, which knows the exact names that come first.
+    """
 
     def _accept(self, request: ChatRequest, body: bytes) -> None:
         names = (request.model, *request.fallbacks)
