@@ -1,7 +1,8 @@
 """The cache contract, with the real engine: a conversation computes no token twice.
 
 At every turn the engine finds at least 95 % of what the turn before has computed again, whatever
-changes that the model does not read, and with more conversations than slots.
+changes that the model does not read, and with more conversations than slots. A reply is never
+computed again because a tokenizer reads its text otherwise than the model wrote it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,
     Message,
+    Regex,
     Thinking,
     Tool,
     ToolCall,
@@ -62,17 +64,35 @@ TURNS: tuple[dict[str, Any], ...] = (
     {},
     {"tool_choice": ToolChoice("auto", ("now",)), "parallel_tool_calls": False},
 )
+SURE = {
+    "type": "object",
+    "properties": {"sure": {"type": "boolean"}},
+    "required": ["sure"],
+    "additionalProperties": False,
+}
+SHORT_TURNS: tuple[dict[str, Any], ...] = (
+    {"tool_choice": ToolChoice("required", ("now",)), "max_tokens": 50},
+    {"max_tokens": 8},
+    {"tool_choice": ToolChoice("none"), "max_tokens": 8},
+    {"output": JsonSchema(SURE), "tool_choice": ToolChoice("none"), "max_tokens": 40},
+    *({"max_tokens": 8 + more} for more in range(6)),
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chat(gguf: Path) -> AsyncIterator[TextChat]:
-    options = LlamaCppOptions(context=2048, parallel=1, threads=THREADS)
+async def engine(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
+    options = LlamaCppOptions(context=4096, parallel=1, threads=THREADS)
     engine = LlamaCppEngine("small", gguf, options)
     await engine.start()
+    yield engine
+    await engine.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chat(engine: LlamaCppEngine) -> AsyncIterator[TextChat]:
     compiler = Compiler(workers=1)
     yield TextChat(engine, compiler)
     await compiler.stop()
-    await engine.stop()
 
 
 @dataclass(slots=True)
@@ -81,21 +101,24 @@ class Conversation:
 
     messages: list[Message]
     thinking: Thinking
+    turns: tuple[dict[str, Any], ...] = TURNS
+    sampling: SamplingParams = SamplingParams(temperature=0.0)  # noqa: RUF009 - frozen
+    question: str = "how is it in Paris?"
     computed: int = 0
     shares: list[float] = field(default_factory=list)
 
     async def turn(self, chat: TextChat, number: int) -> None:
         """Ask, note the share of what could be reused that was, and keep the reply."""
-        self.messages.append(Message("user", f"Question {number}: how is it in Paris?"))
+        self.messages.append(Message("user", f"Question {number}: {self.question}"))
         request = ChatRequest(
             "m",
             tuple(self.messages),
             tools=(WEATHER, CLOCK),
             max_tokens=56,
             thinking=self.thinking,
-            sampling=SamplingParams(temperature=0.0),
+            sampling=self.sampling,
         )
-        request = structs.replace(request, **TURNS[number % len(TURNS)])
+        request = structs.replace(request, **self.turns[number % len(self.turns)])
         async with chat.generate(request) as answer:
             reply = together([batch async for batch in answer.events])
         assert reply.usage is not None
@@ -117,10 +140,8 @@ class Conversation:
             self.messages.append(Message("tool", result, tool_call_id=call.id))
 
 
-@pytest.mark.parametrize("thinking", [Thinking(), Thinking(enabled=True, budget=8)])
-async def test_every_turn_finds_what_the_one_before_has_computed(
-    chat: TextChat, thinking: Thinking
-) -> None:
+async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat) -> None:
+    thinking = Thinking(enabled=True, budget=8)
     instructions = [Message("system", "You answer questions about the weather, in few words.")]
     conversations = [Conversation(list(instructions), thinking) for _ in range(2)]
     for number, conversation in itertools.product(range(len(TURNS)), conversations):
@@ -128,3 +149,32 @@ async def test_every_turn_finds_what_the_one_before_has_computed(
     for conversation in conversations:
         assert len(conversation.shares) == len(TURNS) - 1
         assert min(conversation.shares) >= SHARE, conversation.shares
+
+
+async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
+    """At temperature 1, where a model often writes a text in other tokens than a tokenizer."""
+    conversation = Conversation(
+        [Message("system", "You answer in few words.")],
+        Thinking(enabled=True, budget=2),
+        SHORT_TURNS,
+        SamplingParams(temperature=1.0, seed=24),
+        "why?",
+    )
+    for number in range(40):
+        await conversation.turn(chat, number)
+    assert len(conversation.shares) == 39
+    assert min(conversation.shares) >= SHARE, conversation.shares
+
+
+async def test_a_reply_in_other_tokens_than_the_tokenizers_is_found_whole(
+    chat: TextChat, engine: LlamaCppEngine
+) -> None:
+    said = "The answer is that nobody knows anything about it, unfortunately"
+    usual = await engine.tokenize([said], special=False)
+    banned = SamplingParams(temperature=0.0, logit_bias=dict.fromkeys(usual[::2], -100.0))
+    turns: tuple[dict[str, Any], ...] = ({"output": Regex(said), "tools": ()},)
+    conversation = Conversation([], Thinking(), turns, banned)
+    for number in range(3):
+        await conversation.turn(chat, number)
+        assert conversation.messages[-1].text == said
+    assert conversation.shares == [1.0, 1.0]

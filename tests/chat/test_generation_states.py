@@ -121,6 +121,7 @@ class Case:
         return Plan(
             form=by_name(self.format),
             rendered=Rendered("Hi", ()),
+            prompt_end=None,
             prompt=(70, 71, 72),
             limit=self.limit,
             room=self.limit,

@@ -99,7 +99,7 @@ async def test_forged_text_is_read_as_plain_text_and_remembered() -> None:
     engine, encoder = Letters(CONTROL), PromptEncoder(CONTROL)
     prompt = _prompt(("<|im_start|>", False), ("<|im_end|><|im_end|>", True))
     for _ in range(2):
-        assert await encoder.encode(prompt, engine) == [2, *_plain("<|im_end|><|im_end|>")]
+        assert (await encoder.encode(prompt, engine)).ids == [2, *_plain("<|im_end|><|im_end|>")]
     assert [special for _, special in engine.asked] == [False, True, True]
 
 
@@ -107,7 +107,7 @@ async def test_a_marker_that_is_always_read_whole_is_taken_apart() -> None:
     engine = Letters({"<think>": 8, "<b>": 7}, always=("<think>", "<b>"))
     encoder = PromptEncoder({"<think>": 8, "<b>": 7}, own="{{ '<think>' }}")
     prompt = _prompt(("<think>", True), ("<think>", False), ("<b>", True))
-    assert await encoder.encode(prompt, engine) == [*_plain("<think>"), 8, 7]
+    assert (await encoder.encode(prompt, engine)).ids == [*_plain("<think>"), 8, 7]
 
 
 _words = st.lists(
@@ -137,7 +137,7 @@ async def test_only_the_template_writes_control_tokens(parts: list[tuple[str, bo
             for found in ControlTokens(control).found(piece.text):
                 assert not any(user[at + found.start : at + found.stop])
         at += len(piece.text)
-    ids = await PromptEncoder(control).encode(prompt, Letters(control))
+    ids = (await PromptEncoder(control).encode(prompt, Letters(control))).ids
     authors = sum(len(text) for text, is_user in parts if not is_user)
     letters = [id for id in ids if id >= _LETTERS]
     assert len(letters) >= len(prompt.text) - authors
@@ -148,7 +148,7 @@ async def test_without_users_the_ids_are_those_of_the_whole_text(text: str) -> N
     engine = Letters(CONTROL)
     prompt = Rendered(text, ())
     want = await engine.tokenize([text], special=True)
-    assert await PromptEncoder(CONTROL).encode(prompt, engine) == want
+    assert (await PromptEncoder(CONTROL).encode(prompt, engine)).ids == want
 
 
 def test_a_long_hostile_text_is_split_in_one_go() -> None:
@@ -299,7 +299,7 @@ async def test_a_long_conversation_renders_the_same_aside() -> None:
         want = render(CHATML, NATIVE, request, thinking_on=None, effort=None)
         aside = await OwnRenderer(CHATML, NATIVE).prompt(request)
         assert aside.rendered == want
-        ids = await PromptEncoder(CONTROL).encode(want, Letters({"<|im_start|>": 2}))
+        ids = (await PromptEncoder(CONTROL).encode(want, Letters({"<|im_start|>": 2}))).ids
         assert ids.count(2) == want.text.count("<|im_start|>")
 
 

@@ -50,7 +50,7 @@ class Words:
 
 async def _ids(text: str, cache: TokenCache, engine: Words) -> list[int]:
     pieces = split(Rendered(text, ()), ControlTokens(CONTROL))
-    return await cache.read(text, pieces[0].heads, engine) if pieces else []
+    return (await cache.read(text, pieces[0].heads, engine)).ids if pieces else []
 
 
 _texts = st.lists(st.sampled_from([*CONTROL, "a", "b c", " ", "\n", "<", "|u|>"]), max_size=12).map(
@@ -80,7 +80,7 @@ async def test_of_a_prompt_that_is_far_too_long_no_more_is_read_than_tells(
         await cache.read(text, pieces[0].heads, engine, most=5)
     assert 10 < long.value.tokens < 40
     assert len(engine.asked) < 40
-    assert len(await cache.read(text, pieces[0].heads, engine, most=1000)) == 300
+    assert len((await cache.read(text, pieces[0].heads, engine, most=1000)).ids) == 300
     with pytest.raises(PromptTooLong):  # though all of it is known
         await cache.read(text, pieces[0].heads, engine, most=5)
 
@@ -126,6 +126,61 @@ async def test_a_conversation_has_the_ids_that_the_engine_gives_it_as_a_whole(gg
         for turn, words in enumerate(said * 2):
             text += f"<|im_start|>{'user' if turn % 2 else 'assistant'}\n{words}<|im_end|>\n"
             whole = await engine.tokenize([text], special=True)
-            assert await encoder.encode(Rendered(text, ()), engine) == whole
+            assert (await encoder.encode(Rendered(text, ()), engine)).ids == whole
     finally:
         await engine.stop()
+
+
+async def test_a_reply_keeps_the_tokens_that_the_model_made() -> None:
+    engine, encoder = Words(), PromptEncoder(CONTROL)
+    asked = Rendered("<s><|u|>one two", ())
+    prompt = await encoder.encode(asked, engine)
+    assert prompt.end is not None
+    encoder.keep_reply(prompt.end, " three<|end|>four", [900, 901, CONTROL["<|end|>"], 902])
+    engine.asked.clear()
+    following = await encoder.encode(Rendered(asked.text + " three<|end|>four<s>five", ()), engine)
+    made = [*prompt.ids, 900, 901, CONTROL["<|end|>"], 902, CONTROL["<s>"]]
+    assert following.ids[: len(made)] == made
+    assert not any("three" in text or "four" in text for text in engine.asked)
+
+
+async def test_the_same_words_elsewhere_have_the_tokens_of_the_tokenizer() -> None:
+    engine, encoder = Words(), PromptEncoder(CONTROL)
+    prompt = await encoder.encode(Rendered("<s>hello<|u|>one", ()), engine)
+    assert prompt.end is not None
+    encoder.keep_reply(prompt.end, " two", [900])
+    for text in ("<s>other<|u|>one two<s>", "<s>hello<|u|>one two three<s>", "<|u|>one two<s>"):
+        want = await engine.tokenize([text], special=True)
+        assert (await encoder.encode(Rendered(text, ()), engine)).ids == want
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (" two<|end|>", [900, 901]),  # a control token that the model spelled in plain ones
+        (" two", [900, CONTROL["<|end|>"]]),  # one without a text
+        (" two<|end|><s>", [900, CONTROL["<s>"], CONTROL["<|end|>"]]),
+    ],
+)
+async def test_a_reply_whose_tokens_are_not_its_text_is_not_kept(text: str, ids: list[int]) -> None:
+    engine, encoder = Words(), PromptEncoder(CONTROL)
+    prompt = await encoder.encode(Rendered("<s>one", ()), engine)
+    assert prompt.end is not None
+    encoder.keep_reply(prompt.end, text, ids)
+    whole = f"<s>one{text}<|u|>three"
+    want = await engine.tokenize([whole], special=True)
+    assert (await encoder.encode(Rendered(whole, ()), engine)).ids == want
+
+
+async def test_replies_of_long_ago_are_forgotten() -> None:
+    engine, cache = Words(), TokenCache(most=20)
+    ends = []
+    for name in ("eins", "zwei", "drei"):
+        text = f"<s>{name}"
+        heads = split(Rendered(text, ()), ControlTokens(CONTROL))[0].heads
+        end = (await cache.read(text, heads, engine)).end
+        assert end is not None
+        cache.keep_reply(end, text + " vier", heads, [900])
+        ends.append(text + " vier")
+    assert (await _ids(ends[2], cache, engine))[-1] == 900
+    assert (await _ids(ends[0], cache, engine))[-1] != 900

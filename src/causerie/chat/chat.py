@@ -134,6 +134,9 @@ class TextChat:
             # What the engine has computed for a request that it has answered.
             made, reasoning = choices[0].tokens, choices[0].reasoning
             self._conversations.answered(caller, asked, made, reasoning)
+        if partial is None and plan.prompt_end is not None:
+            for choice in choices:
+                model.encoder.keep_reply(plan.prompt_end, *choice.written)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.

@@ -98,9 +98,9 @@ async def _tokens(
         (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
     )
     both = Rendered(str.__str__(joined((prompt.text, text))), prompt.user + shifted)
-    ids = await model.encoder.encode(both, engine)
+    ids = (await model.encoder.encode(both, engine)).ids
     size = len(plan.prompt)
     if tuple(ids[:size]) == plan.prompt:
         return tuple(ids[size:])
     alone = Rendered(str.__str__(text), user_spans(text))
-    return tuple(await model.encoder.encode(alone, engine))
+    return tuple((await model.encoder.encode(alone, engine)).ids)

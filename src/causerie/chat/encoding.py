@@ -13,8 +13,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from causerie.chat.reply_tokens import PromptEnd
 from causerie.chat.template import Rendered
-from causerie.chat.token_cache import ControlMatch, TokenCache, Tokenizer
+from causerie.chat.token_cache import ControlMatch, EncodedText, TokenCache, Tokenizer
 from causerie.runtime.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
@@ -119,12 +120,13 @@ class PromptEncoder:
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:
         self._tokens = ControlTokens(control_tokens)
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
+        self._control = frozenset(self._tokens.ids.values())
         self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         self._cache = TokenCache()
 
     async def encode(
         self, rendered: Rendered, engine: Tokenizer, most: int | None = None
-    ) -> list[int]:
+    ) -> EncodedText:
         """Return the token ids of the prompt; only its new texts are sent to the engine.
 
         Raises :class:`PromptTooLong` where they are far more than ``most``.
@@ -143,7 +145,20 @@ class PromptEncoder:
                 mixed.extend(await self._as_plain_text(piece.text, engine))
             else:
                 mixed.append(piece.text)
-        return await engine.tokenize(mixed, special=True) if mixed else []
+        return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
+
+    def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:
+        """Keep the ids that a model made of this text, a reply to a prompt with this end.
+
+        They are kept where every control token among them is one in the text, and no text of
+        several plain ones looks like one.
+        """
+        whole = end.text + text
+        pieces = split(Rendered(whole, ()), self._tokens)
+        heads = pieces[0].heads if pieces else ()
+        control = [id for id in (*end.ids, *ids) if id in self._control]
+        if control == [head.id for head in heads]:
+            self._cache.keep_reply(end, whole, heads, ids)
 
     async def _as_plain_text(self, text: str, engine: Tokenizer) -> tuple[int, ...]:
         known = self._plain.get(text)

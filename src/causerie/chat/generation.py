@@ -100,6 +100,7 @@ class Generation:
     _output: ChoiceOutput = field(init=False)
     _plain: bool = field(init=False)
     _generated: list[int] = field(init=False, default_factory=list)
+    _texts: list[str] = field(init=False, default_factory=list)  # of those; none if resumed
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
@@ -143,6 +144,16 @@ class Generation:
     def tokens(self) -> tuple[int, ...]:
         """Return all tokens of the reply so far, including those of ``resumed``."""
         return tuple(self._generated)
+
+    @property
+    def written(self) -> tuple[str, tuple[int, ...]]:
+        """Return the text and the tokens of a reply that is not resumed.
+
+        They end with the last token that has a text.
+        """
+        text = "".join(self._texts)
+        last = next((at for at in range(len(self._texts), 0, -1) if self._texts[at - 1]), 0)
+        return text, self.tokens[:last]
 
     @property
     def stopped(self) -> bool:
@@ -216,6 +227,7 @@ class Generation:
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
             self._generated.pop()
+            self._texts.pop()
             self._uncounted -= 1
         self._budget = 0  # it does not think again
         self._enter(State.CLOSING)
@@ -237,6 +249,7 @@ class Generation:
             raise Diverged
         self.asked = True  # of whoever began with it
         self._generated = list(resumed.tokens)
+        self._texts = [""] * len(resumed.tokens)
         self._uncounted = len(resumed.tokens)
         self._made_before = resumed.made
         self._thought_before = resumed.partial.reasoning_tokens
@@ -255,6 +268,7 @@ class Generation:
     def _take(self, token: Token) -> list[ContentEvent]:
         """Return the events of a token."""
         self._generated.append(token.id)
+        self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
             self._end("stop")
             return []
@@ -358,6 +372,7 @@ class Generation:
             self._end("length")
             return []
         self._generated += tokens
+        self._texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
         self._grammar, self._since = self.plan.answer_grammar, len(self._generated)
         self._output.forget()

@@ -21,12 +21,14 @@ from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.grammar_text import Manner
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
+from causerie.chat.reply_tokens import PromptEnd
 from causerie.chat.rewriting import answer_space, call_space
 from causerie.chat.sampling import request_sampling
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
+from causerie.chat.token_cache import EncodedText
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
@@ -41,6 +43,7 @@ class Plan:
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
+    prompt_end: PromptEnd | None
     limit: int
     """Output limit, in tokens."""
     room: int
@@ -95,13 +98,12 @@ async def make_plan(
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
     told, rendered, space = await _prompted(request, model, thought)
-    prompt = await _encoded(rendered, request, model, engine)
-    limit = _limit(request, len(prompt), model)
+    encoded = await _encoded(rendered, request, model, engine)
+    limit = _limit(request, len(encoded.ids), model)
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
         form = _led(form, told.leading_call, rendered, space)
-    may_think = form.thinking is not None and thought.on is not False
-    state = "open" if reasoning_open else "possible" if may_think else "none"
+    state = "open" if reasoning_open else _reasoning_state(form, thought)
     calls = _call_plan(request, functions, told)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
@@ -115,9 +117,10 @@ async def make_plan(
     return Plan(
         form=form,
         rendered=rendered,
-        prompt=tuple(prompt),
+        prompt=tuple(encoded.ids),
+        prompt_end=encoded.end,
         limit=limit,
-        room=_context(request, model) - len(prompt),
+        room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
@@ -153,6 +156,11 @@ async def _prompted(
     if thought.written and not continued:
         return told, _opened(told.rendered, thought.form, space), ""
     return told, told.rendered, space
+
+
+def _reasoning_state(form: ModelFormat, thought: ThinkingPlan) -> str:
+    """Return whether the model may still begin its reasoning."""
+    return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
 def _resumed(request: ChatRequest) -> str:
@@ -307,7 +315,7 @@ def _leading(rendered: Rendered, form: ModelFormat) -> str:
 
 async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
-) -> list[int]:
+) -> EncodedText:
     try:
         return await model.encoder.encode(rendered, engine, _context(request, model))
     except PromptTooLong as long:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Protocol
 
+from causerie.chat.reply_tokens import PromptEnd, ReplyTokens
 from causerie.engines.base import PromptTooLong
 from causerie.runtime.offload import offload
 
@@ -42,6 +43,14 @@ class ControlMatch:
     id: int
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """Token ids of a text, and its last segment where it was read in segments."""
+
+    ids: list[int]
+    end: PromptEnd | None = None
+
+
 @dataclass(slots=True)
 class TokenCache:
     """Cache of the tokens of texts of one model; evicts the oldest first."""
@@ -50,21 +59,26 @@ class TokenCache:
     _known: OrderedDict[str, array[int]] = field(default_factory=OrderedDict)
     _characters: int = 0
     _apart: dict[str, bool] = field(default_factory=dict)  # by control token
+    _replies: ReplyTokens = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._replies = ReplyTokens(self.most)
 
     async def read(
         self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer, most: int | None = None
-    ) -> list[int]:
+    ) -> EncodedText:
         """Return the ids of the text, which has these control tokens, in order, and no others.
 
         Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
         ids come: millions of them take long to put together.
         """
         if not await self._all_apart(heads, engine):
-            return await engine.tokenize([text], special=True)
-        cuts = [0, *(head.at for head in heads), len(text)]
-        segments = [text[start:stop] for start, stop in pairwise(cuts)]
-        segment_ids = dict(zip(segments, (_NONE, *(head.id for head in heads)), strict=True))
-        found = {one: self._recalled(one) for one in segment_ids if one}
+            return EncodedText(await engine.tokenize([text], special=True))
+        segments = _cut(text, heads)
+        segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
+        replies, before = self._replies.of(segments)
+        asked = {one for at, one in enumerate(segments) if one and at not in replies}
+        found = {one: self._recalled(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await _tokenized(new, engine, most)
@@ -72,13 +86,27 @@ class TokenCache:
             few = len(read) <= _FEW
             parts = _parted(read, first) if few else await offload(_parted, read, first)
             if parts is None:
-                return await engine.tokenize([text], special=True)
+                return EncodedText(await engine.tokenize([text], special=True))
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
-        every = [ids for one in segments if (ids := found.get(one))]
+        every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
+        end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
         _check(count, most)
         few = count <= _FEW
-        return _joined(every) if few else await offload(_joined, every)
+        return EncodedText(_joined(every) if few else await offload(_joined, every), end)
+
+    def keep_reply(
+        self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
+    ) -> None:
+        """Keep the ids of a reply to a prompt with this end.
+
+        ``text`` is that of the end and the reply, with these control tokens.
+        """
+        named = zip(_cut(text, heads), _first_ids(heads), strict=True)
+        segments = [(segment, first) for segment, first in named if segment]
+        parts = _parted([*end.ids, *ids], [first for _, first in segments])
+        if parts is not None:
+            self._replies.keep(end.before, [segment for segment, _ in segments], parts)
 
     async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
         """Return whether the text may be cut before each of these control tokens."""
@@ -104,6 +132,17 @@ class TokenCache:
             oldest, _ = self._known.popitem(last=False)
             self._characters -= len(oldest)
         return kept
+
+
+def _cut(text: str, heads: Iterable[ControlMatch]) -> list[str]:
+    """Return the text in segments: what is before the first control token, then one from each."""
+    cuts = [0, *(head.at for head in heads), len(text)]
+    return [text[start:stop] for start, stop in pairwise(cuts)]
+
+
+def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
+    """Return the first id of each segment, none of what is before the first control token."""
+    return [_NONE, *(head.id for head in heads)]
 
 
 def _check(count: int, most: int | None) -> None:
