@@ -126,6 +126,26 @@ async def test_the_cache_is_reported(tmp_path: Path) -> None:
     assert re.fullmatch(miss, changed)
 
 
+async def test_a_billing_line_that_changes_at_every_turn_costs_no_prompt(tmp_path: Path) -> None:
+    seen = Seen()
+    async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
+        group.create_task(serve(tmp_path, FAKE, seen))
+        url = "http://{}:{}/v1/chat/completions".format(*await seen.address)
+        heads = []
+        for checksum in ("0f3e1", "9ab27"):
+            system = f"x-anthropic-billing-header: cc_version=2.1; cch={checksum};\nBe kind. "
+            said = [{"role": "system", "content": system}, {"role": "user", "content": "Hi"}]
+            async with client.post(url, json={"model": "fake", "messages": said}) as response:
+                await response.read()
+                heads.append(response.headers)
+        os.kill(os.getpid(), signal.SIGTERM)
+    told = "billing line of the system prompt left out"
+    assert [head["x-request-changes"] for head in heads] == [told, told]
+    again = re.fullmatch(r"reused=(\d+), prompt=(\d+)", heads[1]["x-cache"])
+    assert again is not None
+    assert int(again[1]) >= int(again[2]) - 1
+
+
 async def test_the_cache_report_is_silent_on_the_conversations_of_others(tmp_path: Path) -> None:
     seen, keys = Seen(), {name: f"ck_{name}_{'x' * 40}" for name in ("ann", "bob")}
     digests = [f"ck_{name}:{sha256(key.encode()).hexdigest()}" for name, key in keys.items()]

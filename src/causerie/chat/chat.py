@@ -22,6 +22,7 @@ from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
+from causerie.chat.omission import without_changing_parts
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.rewriting import can_write
@@ -50,6 +51,8 @@ class ChatOptions:
     """Limit for requests that set none."""
     sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
     """Goes before the model's own recommendation."""
+    omit: tuple[str, ...] = ()
+    """What clients change at every turn, to be left out of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class TextChat:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         dropped = _dropped(request)
+        request, omitted = without_changing_parts(request, self._options.omit)
         with engine_failures(started=False):
             model = self.model(await self._engine.facts())
             _check_images(request, model.facts)
@@ -128,7 +132,7 @@ class TextChat:
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
         async with aclosing(source) as events:
-            changes = [*dropped, *plan.ignored]
+            changes = [*dropped, *omitted, *plan.ignored]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.

@@ -94,6 +94,7 @@ def chat_options(
                 template=_template(model.template),
                 max_output_tokens=model.max_output_tokens,
                 sampling=model.sampling,
+                omit=model.omit,
             )
         except (OSError, UnicodeDecodeError) as error:
             words = f"{model.template} cannot be read as UTF-8 text: {error}"

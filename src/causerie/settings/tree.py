@@ -256,6 +256,14 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
             'before the model\'s own recommendation; `"neutral"`: temperature 1, nothing cut off.'
         ),
     ] = SamplingDefaults()
+    omit: Annotated[
+        tuple[Literal["billing_line", "tool_order"], ...],
+        Meta(
+            description="What clients change at every turn, left out so that the prompt is found "
+            "again: `billing_line` at the head of the system prompt (Claude Code's), "
+            "`tool_order` (tools are sorted by name). `x-request-changes` says so."
+        ),
+    ] = ("billing_line",)
     queue: Annotated[QueueSettings, Meta(description="Waiting for a free slot.")] = QueueSettings()
     format: Annotated[
         Text | None,
