@@ -21,6 +21,7 @@ def exposed() -> dict[str, tuple[str, set[str]]]:
     target: object = None
     target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]  # unused
     target_state.failed(Overloaded("full"))
+    target_state.call_stats.add(["fine"])
     engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
     counters = MetricsCounters(
         Statuses([engine]).status,

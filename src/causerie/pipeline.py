@@ -25,7 +25,7 @@ from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
-from causerie.access.lease import tell
+from causerie.access.lease import Lease, tell
 from causerie.access.limits import RateLimiter
 from causerie.access.quota import RateScope
 from causerie.catalog.catalog import Catalog, Entry, is_over
@@ -49,7 +49,7 @@ from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext,
 from causerie.protocol.events import BatchSink
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.model_entries import Model
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Tool
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.attempt import Attempt
 from causerie.routing.execution import Execution
@@ -69,6 +69,9 @@ class PipelineDoor(Locked, Protocol):
         """Return true if it takes the keys of accounts."""
         ...
 
+
+CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
+"""Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
 _FULL = (Overloaded, RateLimited)
 
@@ -120,7 +123,8 @@ class Pipeline:
     """The stages in their order.
 
     ``scopes`` are what is limited of a model, by its id, and of a door by its
-    name; ``members`` is ``None`` where no door takes keys of accounts.
+    name; ``members`` is ``None`` where no door takes keys of accounts. ``check_calls`` is
+    told of every reply to a request with tools, once it has been delivered.
     """
 
     keys: StaticKeys
@@ -130,6 +134,7 @@ class Pipeline:
     router: Router
     meter: Meter
     members: AccountPorts | None = None
+    check_calls: CallSink | None = None
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
@@ -232,9 +237,15 @@ class Pipeline:
                 raise
             finally:
                 left = execution.leave()
-                lease.settle(execution.usage())
+                self._settle(lease, execution)
                 if left is not None:
                     await left
+
+    def _settle(self, lease: Lease, execution: Execution) -> None:
+        lease.settle(execution.usage())
+        tools = execution.request.tools
+        if tools and self.check_calls is not None:
+            self.check_calls(execution.served_by, execution.calls, tools)
 
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.counters import MetricsCounters
+from causerie.protocol.call_class import CallClass
 from causerie.protocol.events import Usage
 
 
@@ -85,10 +86,11 @@ class Target:
     in_flight: int = 0
     answered: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[CallClass, int] = field(default_factory=dict)
 
 
 def test_targets_and_continued_replies() -> None:
-    north = Target("north/m", "down", 2, 7, {"upstream_timeout": 3})
+    north = Target("north/m", "down", 2, 7, {"upstream_timeout": 3}, {"fine": 5})
     counters = MetricsCounters(lambda: [], targets=lambda: [north, Target("south/m")])
     counters.write(Ended(continued=2))
     counters.write(Ended())
@@ -97,6 +99,7 @@ def test_targets_and_continued_replies() -> None:
     assert found["causerie_target_answers_total", "north/m"] == 7
     assert found["causerie_target_answers_total", "south/m"] == 0
     assert found["causerie_target_failures_total", "upstream_timeout", "north/m"] == 3
+    assert found["causerie_tool_calls_total", "fine", "north/m"] == 5
     assert found["causerie_target_in_flight", "north/m"] == 2
     assert found["causerie_target_state", "down", "north/m"] == 1
 

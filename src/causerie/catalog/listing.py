@@ -294,6 +294,7 @@ class Listing:
             uptime_last_5m=_percent(stats.uptime),
             uptime_last_30m=_percent(stats.uptime_half_hour),
             uptime_last_1d=_percent(stats.uptime_day),
+            tool_calls_last_1d=stats.calls_day,
         )
 
 

@@ -50,7 +50,7 @@ class _Wrong(Exception):
     """Description of an error and its place, in one sentence."""
 
 
-class _TooLong(Exception):
+class Undecided(Exception):
     """The check took more steps than it may."""
 
 
@@ -88,14 +88,22 @@ def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         return f"The answer is not valid JSON: {error}"
+    try:
+        return fault_of(value, schema)
+    except Undecided:
+        return "The answer could not be checked against the schema within its bounds."
+
+
+def fault_of(value: object, schema: Mapping[str, object]) -> str | None:
+    """Return the same of a decoded document; raise :class:`Undecided` where that is too much."""
     definitions = schema.get("$defs")
     checker = _Checker(definitions if isinstance(definitions, Mapping) else {})
     try:
         checker.check(value, schema, "#")
     except _Wrong as wrong:
         return str(wrong)
-    except (_TooLong, RecursionError):
-        return "The answer could not be checked against the schema within its bounds."
+    except RecursionError:
+        raise Undecided from None
     return None
 
 
@@ -133,7 +141,7 @@ class _Checker:
     def _spend(self, steps: int) -> None:
         self.left -= steps
         if self.left < 0:
-            raise _TooLong
+            raise Undecided
 
     def _check_type(self, value: object, schema: Mapping[str, object], at: str) -> None:
         declared = schema.get("type")

@@ -23,6 +23,7 @@ from causerie.access.quota import Rates, RateScope, ScopeKind
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.catalog.catalog import Catalog
+from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
@@ -129,6 +130,7 @@ async def service(
         running.replace(running.prepare(settings, credentials))
         if not is_worker(state):
             _ = await stack.enter_async_context(owned(running.watch()))
+        _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
 
@@ -161,6 +163,10 @@ class RunningService:
         )
         sinks: list[RecordSink] = [self.counters, RequestLog(log_buffer)]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
+        self.call_checker = CallChecker(
+            lambda name, classes: self._router.count_calls(name, classes),
+            lambda name: name in self._targets.own,
+        )
         self._edge: Edge | None = None
         self._metrics_apart = False  # as it was at the start, like their socket
         self.settings, self.credentials = Settings(), NO_CREDENTIALS
@@ -224,6 +230,7 @@ class RunningService:
             router=self._router,
             meter=self._meter,
             members=self._members(settings, prepared.credentials),
+            check_calls=self.call_checker.take,
         )
         server = settings.server
         if self._edge is None:

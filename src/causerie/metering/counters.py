@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.meter import Record
+from causerie.protocol.call_class import CallClass
 
 _FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
@@ -64,6 +65,11 @@ class TargetHealth(Protocol):
     @property
     def failed(self) -> Mapping[str, int]:
         """Requests that failed there, by code."""
+        ...
+
+    @property
+    def calls(self) -> Mapping[CallClass, int]:
+        """Delivered calls that were checked, by class."""
         ...
 
 
@@ -354,13 +360,16 @@ class _Present(Collector):
         carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
         answers = _counter("target_answers", "Requests that a target started to answer.", "target")
         failures = _counter("target_failures", "Requests that failed there.", "target", "code")
+        calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
         for target in self._targets():
             target_health.add_metric([target.name, target.state], 1)
             carried.add_metric([target.name], target.in_flight)
             answers.add_metric([target.name], target.answered)
             for code, count in target.failed.items():
                 failures.add_metric([target.name, code], count)
-        yield from (target_health, carried, answers, failures)
+            for name, count in target.calls.items():
+                calls.add_metric([target.name, name], count)
+        yield from (target_health, carried, answers, failures, calls)
         yield from self._processes()
 
     def _processes(self) -> Iterator[Metric]:

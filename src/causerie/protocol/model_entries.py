@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from causerie.protocol.call_class import CallCounts
 from causerie.protocol.parameters import Effort, SamplingDefaults
 from causerie.protocol.target_stats import Percentiles
 
@@ -183,6 +184,13 @@ class RouterEndpoint(Struct, frozen=True, kw_only=True):
     uptime_last_5m: Percent | None
     uptime_last_30m: Percent | None
     uptime_last_1d: Percent | None
+    tool_calls_last_1d: Annotated[
+        CallCounts | None,
+        Meta(
+            description="Delivered calls that were checked, by class: of models that this service "
+            "runs all, of other providers a sample."
+        ),
+    ]
 
 
 class ModelEndpoints(Struct, frozen=True, kw_only=True):

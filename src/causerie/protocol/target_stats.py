@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from causerie.protocol.call_class import CallCounts
+
 
 class Percentiles(Struct, frozen=True):
     """Of many measurements: so much or less was half of them, three quarters, and so on."""
@@ -36,6 +38,8 @@ class TargetStats(Struct, frozen=True):
     """Median of ``first_token``, or more if the newest requests indicate it."""
     uptime_half_hour: float | None = None
     uptime_day: float | None = None
+    calls_day: CallCounts | None = None
+    """Checked calls that it delivered."""
 
 
 QUARTER_SECONDS = 900

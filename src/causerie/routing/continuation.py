@@ -18,6 +18,8 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial, PartialCall, Trail
 
+_UNCUT = ("stop", "tool_calls")
+_At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
 
 
@@ -63,13 +65,22 @@ class Passed(Struct):
             reasoning="".join(together.reasoning),
             text="".join(together.text),
             calls=tuple(
-                PartialCall(index, call.id, call.name, "".join(together.arguments[index]))
-                for index, call in sorted(together.calls.items())
+                PartialCall(at[1], call.id, call.name, "".join(together.arguments[at]))
+                for at, call in sorted(together.calls.items())
             ),
             completion=usage.completion,
             reasoning_tokens=usage.reasoning,
             trail=trail,
         )
+
+    def calls(self) -> Sequence[tuple[str, str]]:
+        """Return names and arguments of the calls of all choices that were not cut."""
+        together = self.put_together()
+        return [
+            (call.name, "".join(together.arguments[at]))
+            for at, call in sorted(together.calls.items())
+            if at[0] in together.uncut
+        ]
 
     def put_together(self) -> _Together:
         """All that has gone out; nothing is left in ``batches``."""
@@ -83,13 +94,14 @@ class Passed(Struct):
 class _Together:
     """Events put together, which takes little more room than their text."""
 
-    __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text")
+    __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text", "uncut")
 
     def __init__(self) -> None:
         self.reasoning: list[str] = []
         self.text: list[str] = []
-        self.calls: dict[int, ToolCallStarted] = {}
-        self.arguments: dict[int, list[str]] = {}
+        self.calls: dict[_At, ToolCallStarted] = {}
+        self.arguments: dict[_At, list[str]] = {}
+        self.uncut: set[int] = set()  # choices that ended by themselves
         self.finish: FinishReason | None = None
         self.finished = 0
 
@@ -97,7 +109,7 @@ class _Together:
         """Take the events of these, too."""
         reasoning: list[str] = []
         text: list[str] = []
-        arguments: dict[int, list[str]] = {}
+        arguments: dict[_At, list[str]] = {}
         for batch in batches:
             for event in batch:
                 match event:
@@ -106,17 +118,21 @@ class _Together:
                     case TextDelta():
                         text.append(event.text)
                     case ToolCallStarted():
-                        self.calls[event.index] = event
-                        self.arguments[event.index] = []
+                        at = event.choice, event.index
+                        self.calls[at] = event
+                        self.arguments[at] = []
                     case ToolCallDelta():
-                        arguments.setdefault(event.index, []).append(event.arguments)
+                        at = event.choice, event.index
+                        arguments.setdefault(at, []).append(event.arguments)
                     case Finished():
                         self.finish = event.reason
                         self.finished += 1
+                        if event.reason in _UNCUT:
+                            self.uncut.add(event.choice)
         self.reasoning.append("".join(reasoning))
         self.text.append("".join(text))
-        for index, pieces in arguments.items():
-            self.arguments.setdefault(index, []).append("".join(pieces))
+        for at, pieces in arguments.items():
+            self.arguments.setdefault(at, []).append("".join(pieces))
 
 
 def added(before: Usage, new: Usage) -> Usage:

@@ -7,7 +7,7 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from msgspec import field
@@ -90,6 +90,10 @@ class Execution(TargetSelector, eq=False):
             self._told = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
         return None if self.attempt is None else self.attempt.leave()
+
+    def calls(self) -> Sequence[tuple[str, str]]:
+        """Return names and arguments of the calls that a whole reply delivered."""
+        return self._passed.calls() if self.whole else ()
 
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import structs
 
+from causerie.protocol.call_class import CallClass
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.target_stats import TargetStats, TimeBucket
@@ -139,6 +140,12 @@ class Router:
         """The last day of the target of that name, in quarters of an hour."""
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.day() if target_state is not None else ()
+
+    def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
+        """Count calls that the target of that name delivered."""
+        target_state = self._context.target_states.get(name)
+        if target_state is not None:
+            target_state.call_stats.add(classes)
 
     def status(self) -> list[TargetStatus]:
         """Return the state of every target."""

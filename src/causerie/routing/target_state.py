@@ -9,7 +9,9 @@ import structlog
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.protocol.call_class import CallClass
 from causerie.protocol.target_stats import TargetStats
+from causerie.routing.call_stats import CallStats
 from causerie.routing.circuit_breaker import CircuitBreaker, State
 from causerie.routing.latency_stats import LatencyStats
 from causerie.routing.samples import HALF_HOUR
@@ -25,7 +27,7 @@ class TargetStatus(Struct, frozen=True):
     """State of a target; ``wait_seconds`` until it is asked again.
 
     ``answered`` counts the requests that it began to answer, ``failed`` by their codes those that
-    failed there, both since it was made.
+    failed there, both since it was made; ``calls`` its delivered calls that were checked, by class.
     """
 
     name: str
@@ -36,6 +38,7 @@ class TargetStatus(Struct, frozen=True):
     reason: str
     answered: int = 0
     failed: Mapping[str, int] = {}
+    calls: Mapping[CallClass, int] = {}
 
 
 class TargetState:
@@ -45,6 +48,7 @@ class TargetState:
         "admission_queue",
         "answered",
         "breaker",
+        "call_stats",
         "failures",
         "in_flight",
         "latency_stats",
@@ -65,6 +69,7 @@ class TargetState:
         self.admission_queue = admission_queue
         self.breaker = breaker
         self.latency_stats = latency_stats or LatencyStats(breaker.clock)
+        self.call_stats = CallStats(breaker.clock)
         self.in_flight = 0
         self.answered = 0  # requests that it began to answer, ever
         self.failures: Counter[str] = Counter()  # requests that failed, ever, by code
@@ -137,6 +142,7 @@ class TargetState:
             reason=breaker.reason,
             answered=self.answered,
             failed=dict(self.failures),
+            calls=dict(self.call_stats.ever),
         )
 
     def target_stats(self) -> TargetStats:
@@ -153,6 +159,7 @@ class TargetState:
             uptime=latency_stats.uptime(5),
             uptime_half_hour=latency_stats.uptime(30),
             uptime_day=latency_stats.uptime(1440),
+            calls_day=self.call_stats.day(),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from causerie.protocol.call_class import CallClass
 from causerie.workers.layout import Places
 
 
@@ -50,6 +51,8 @@ class TargetObserved(Struct, frozen=True, omit_defaults=True):
     """Requests that it should have answered and did not."""
     failed: Mapping[str, int] = {}
     """Requests that failed there, by code."""
+    calls: Mapping[CallClass, int] = {}
+    """Delivered calls that were checked, by class."""
 
 
 class Observed(Struct, frozen=True, tag=True, omit_defaults=True):

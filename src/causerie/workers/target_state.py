@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from causerie.protocol.call_class import CallClass
 from causerie.routing.latency_stats import LatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState
@@ -43,19 +44,19 @@ class ReportedLatencyStats(LatencyStats):
         super().wrote(tokens, seconds, now)
         self._speeds.append((tokens, seconds, now))
 
-    def taken(self, failed: Counter[str]) -> TargetObserved | None:
-        """Return what is new, once, with these failures by code; ``None`` where nothing is."""
+    def taken(self, failed: Counter[str], calls: Counter[CallClass]) -> TargetObserved | None:
+        """Return what is new, once, with these failures and calls; ``None`` where nothing is."""
         first_tokens, speeds, down = self._first_tokens, self._speeds, self._down
-        if not (first_tokens or speeds or down or failed):
+        if not (first_tokens or speeds or down or failed or calls):
             return None
         self._first_tokens, self._speeds, self._down = [], [], 0
-        return TargetObserved(first_tokens, speeds, down, dict(failed))
+        return TargetObserved(first_tokens, speeds, down, dict(failed), dict(calls))
 
 
 class SharedTargetState(TargetState):
     """The state of one target; requests under way are those of all processes."""
 
-    __slots__ = ("_reported", "_requests")
+    __slots__ = ("_reported", "_reported_calls", "_requests")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class SharedTargetState(TargetState):
     ) -> None:
         self._requests = requests
         self._reported: Counter[str] = Counter()
+        self._reported_calls: Counter[CallClass] = Counter()
         super().__init__(name, target, admission_queue, breaker, latency_stats)
 
     @property
@@ -93,8 +95,9 @@ class SharedTargetState(TargetState):
         if not isinstance(stats, ReportedLatencyStats):
             return None
         failed = self.failures - self._reported
-        self._reported = self.failures.copy()
-        return stats.taken(failed)
+        calls = self.call_stats.ever - self._reported_calls
+        self._reported, self._reported_calls = self.failures.copy(), self.call_stats.ever.copy()
+        return stats.taken(failed, calls)
 
     def learn(self, observed: TargetObserved) -> None:
         """Count what a worker has observed."""
@@ -106,3 +109,5 @@ class SharedTargetState(TargetState):
             self.latency_stats.failed()
         self.answered += len(observed.answered)
         self.failures.update(observed.failed)
+        if observed.calls:
+            self.call_stats.add(list(Counter(observed.calls).elements()))

@@ -10,13 +10,15 @@ from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.console.catalogue import grouped
 from causerie.console.market.row import ModelPrice, price
+from causerie.protocol.call_class import CallCounts
 from causerie.protocol.model_entries import RouterEndpoint
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:
     """Times are in seconds, speeds in tokens per second, both medians of the last half hour;
-    ``uptimes`` are percents of five minutes, half an hour and a day. ``None``: not known."""
+    ``uptimes`` are percents of five minutes, half an hour and a day. ``None``: not known.
+    ``valid_calls`` is the percent of the checked calls of a day that a client can run."""
 
     name: str
     target: str
@@ -33,6 +35,8 @@ class EndpointRow:
     uptimes: Sequence[float | None]
     latency: float | None
     throughput: float | None
+    valid_calls: float | None
+    checked_calls: int
 
     @property
     def probed_at(self) -> datetime | None:
@@ -63,6 +67,7 @@ def names_of(one: Listing) -> Mapping[str, str]:
 
 def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> EndpointRow:
     profile = endpoint.profile
+    valid, checked = _valid_calls(figures.tool_calls_last_1d)
     latency, throughput = figures.latency_last_30m, figures.throughput_last_30m
     return EndpointRow(
         name=name,
@@ -80,4 +85,13 @@ def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> 
         uptimes=[figures.uptime_last_5m, figures.uptime_last_30m, figures.uptime_last_1d],
         latency=latency.p50 / 1000 if latency else None,
         throughput=throughput.p50 if throughput else None,
+        valid_calls=valid,
+        checked_calls=checked,
     )
+
+
+def _valid_calls(counts: CallCounts | None) -> tuple[float | None, int]:
+    """Return the percent of valid calls, and of how many."""
+    counts = counts or CallCounts()
+    checked = counts.fine + counts.invalid_json + counts.unknown_name + counts.schema_mismatch
+    return (100 * counts.fine / checked if checked else None), checked

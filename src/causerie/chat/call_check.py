@@ -1,0 +1,123 @@
+"""The class of each delivered call: whether its client can run it.
+
+Every reply of an own model is checked, of other targets a sample. The check runs in the thread for
+long work once the reply has been delivered, so no reply waits for it. Knows no metrics: the
+classes go to whoever made the checker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+import structlog
+
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import Undecided, fault_of
+from causerie.errors import InvalidRequest
+from causerie.protocol.call_class import CallClass
+from causerie.protocol.request import Tool
+from causerie.runtime.offload import offload
+
+log = structlog.get_logger(__name__)
+
+SAMPLE_SECONDS = 0.1  # between replies of one provider that are checked
+MOST_WAITING = 256  # replies
+MAX_ARGUMENTS = 256 * 1024  # characters
+MAX_SCHEMA = 32 * 1024  # bytes
+
+Calls = Sequence[tuple[str, str]]
+"""Names and arguments."""
+
+_Job = tuple[str, Calls, Sequence[Tool]]
+
+
+def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
+    """Return the class of a call of these tools. The work is bounded."""
+    if len(arguments) > MAX_ARGUMENTS:
+        return "unchecked"
+    tool = next((one for one in tools if one.name == name), None)
+    if tool is None:
+        return "unknown_name"
+    try:
+        value = json.loads(arguments, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return "invalid_json"
+    if not isinstance(value, dict):
+        return "schema_mismatch"
+    rules = _rules(msgspec.json.encode(tool.parameters))
+    if rules is None:
+        return "unchecked"
+    try:
+        return "fine" if fault_of(value, rules) is None else "schema_mismatch"
+    except Undecided:
+        return "unchecked"
+
+
+class CallChecker:
+    """Classifies calls in the order of their delivery.
+
+    ``count`` takes a target's name and the classes of the calls of one reply; ``is_own`` says of a
+    target whether all of its replies are checked. ``run`` works until it is cancelled.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[str, Sequence[CallClass]], None],
+        is_own: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._is_own = is_own
+        self._clock = clock
+        self._due: dict[str, float] = {}  # when a reply of a provider is checked again
+        self._waiting: asyncio.Queue[_Job] = asyncio.Queue(MOST_WAITING)
+
+    def take(self, target: str, delivered: Callable[[], Calls], tools: Sequence[Tool]) -> None:
+        """Check the calls of a reply soon, if it is one that is to be checked."""
+        own, now = self._is_own(target), self._clock()
+        if not own and now < self._due.get(target, now):
+            return
+        calls = delivered()
+        if not calls:
+            return
+        self._due[target] = now + SAMPLE_SECONDS
+        try:
+            self._waiting.put_nowait((target, calls, tools))
+        except asyncio.QueueFull:
+            if own:
+                self._count(target, ["unchecked"] * len(calls))
+
+    async def run(self) -> None:
+        """Check what comes."""
+        while True:
+            target, calls, tools = await self._waiting.get()
+            try:
+                self._count(target, await offload(_classes, calls, tools))
+            except Exception as failure:  # noqa: BLE001 - one bad reply must not hold up all others
+                log.error(
+                    "calls not checked", target=target, error=type(failure).__name__
+                )  # its words may quote
+
+
+def _classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
+    return [call_class(name, arguments, tools) for name, arguments in calls]
+
+
+@lru_cache(maxsize=256)
+def _rules(schema: bytes) -> Mapping[str, object] | None:
+    """Return the schema as the check takes it, or ``None`` if it cannot."""
+    if len(schema) > MAX_SCHEMA:
+        return None
+    try:
+        return Rewriter(msgspec.json.decode(schema), "parameters").rewrite()
+    except (InvalidRequest, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
