@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from chatkit import Reply, Unchecked, together, whole_and_cuts
-from formatkit import WEATHER
+from formatkit import WEATHER, Call, write_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.formats.registry import by_name
 from causerie.chat.repeats import Repeats
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
@@ -60,7 +62,7 @@ def cities(reply: Reply) -> list[str]:
 @pytest.mark.parametrize(
     ("template", "parallel", "made"),
     [
-        (None, None, ["Oslo", "Rome"]),  # the template shows messages with several calls
+        (None, None, ["Oslo"]),  # no marker of the family ends its calls, and one is forced
         (None, False, ["Oslo"]),
         (None, True, ["Oslo", "Rome"]),
         (FALLBACK, None, ["Oslo"]),  # the template shows no functions
@@ -73,6 +75,22 @@ async def test_several_calls_come_from_a_model_that_writes_them_or_where_they_ar
 ) -> None:
     reply = await reply_of(written("Oslo", "Rome"), asked(parallel), template)
     assert (cities(reply), reply.finish, reply.text) == (made, "tool_calls", "")
+
+
+async def test_a_model_that_chose_to_call_ends_its_calls_itself() -> None:
+    reply = await reply_of(written("Oslo", "Rome"), asked(None, "auto"))
+    assert cities(reply) == ["Oslo", "Rome"]
+
+
+@pytest.mark.parametrize("family", ["kimi-k2", "minimax-m2", "deepseek-v3.1", "hunyuan-a13b"])
+async def test_forced_calls_of_families_that_close_them(family: str) -> None:
+    form = by_name(family)
+    assert form.calls is not None
+    made = [Call("get_weather", {"city": name}) for name in ("Oslo", "Rome")]
+    template = (Path(__file__).parents[1] / "templates" / f"{family}.jinja").read_text()
+    text = write_calls(form.calls, made)
+    reply = await reply_of(text, asked(), template)
+    assert (cities(reply), reply.finish) == (["Oslo", "Rome"], "tool_calls")
 
 
 async def test_one_message_holds_a_bounded_number_of_calls() -> None:

@@ -104,7 +104,7 @@ async def make_plan(
     if not reasoning_open:
         form = _led(form, told.leading_call, rendered, space)
     state = "open" if reasoning_open else _reasoning_state(form, thought)
-    calls = _call_plan(request, functions, told)
+    calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer(request, model, answer_space(before.text))
     manner = _manner(model, functions, answer, before)
@@ -177,16 +177,28 @@ def _resumed(request: ChatRequest) -> str:
             return text
 
 
-def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> CallPlan:
+def _call_plan(
+    request: ChatRequest, functions: Functions, told: Prompt, form: ModelFormat
+) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
     asked = request.parallel_tool_calls
-    several = told.several_calls if asked is None else asked
+    several = _ends_by_itself(told, form, required=required) if asked is None else asked
     parallel = several and not named
     free = not (required or request.output or request.continue_final_message)
     forbidden = _forbids_calls(request)
     return CallPlan(functions.tools, required, parallel, free, functions.text, forbidden)
+
+
+def _ends_by_itself(told: Prompt, form: ModelFormat, *, required: bool) -> bool:
+    """Return whether the model is known to write several calls, and to end them.
+
+    Where a call is forced, the model has not chosen to call. Then many write call after call
+    unless their families close a section of calls with a marker of its own.
+    """
+    closes = form.calls is not None and bool(form.calls.end)
+    return told.several_calls and (closes or not required)
 
 
 def _forbids_calls(request: ChatRequest) -> bool:

@@ -165,9 +165,11 @@ class ToolParameters(Struct):
         bool | None,
         Meta(
             description="false: one call at most; true: up to 32 in one message. Not sent: several "
-            "where the model's own template shows messages with several calls, else one. A call "
-            "that repeats an earlier one of the same message (name and arguments) ends the message "
-            "and is not delivered."
+            "where the model's own template shows messages with several calls, else one. With "
+            "`tool_choice: required` also one where no marker of the family's ends its calls (as "
+            "in Qwen's and Hermes' form): a model made to call does not stop by itself there. A "
+            "call that repeats an earlier one of the same message (name and arguments) ends the "
+            "message and is not delivered."
         ),
         Facts(origin="openai"),
     ] = None
