@@ -43,6 +43,9 @@ CALLS = [
     (f"[{ONE}, {OTHER}]", [PARIS, OSLO]),
     (f"```json\n[\n{PRETTY},\n{OTHER}\n]\n```", [PARIS, OSLO]),
     (f"{ONE}\n{OTHER}", [PARIS, OSLO]),
+    (f"```json\n{ONE}\n```\n```json\n{OTHER}\n```", [PARIS, OSLO]),
+    (f"```json\n{PRETTY}\n```\n\n```\n{OTHER}", [PARIS, OSLO]),
+    (f"```json\n{ONE}\n```\n```json\n{ONE}\n```", [PARIS]),
     (f"{ONE}\n</tool_call>", [PARIS]),
     (f"{ONE}\n</tool_call>\n</tool_call>", [PARIS]),
     (f"{ONE}\n</tool_call>\n<tool_call>\n{OTHER}\n</tool_call>", [PARIS, OSLO]),
@@ -54,7 +57,10 @@ TEXTS = [
     f"{ONE} is a call.",
     f"{ONE}\n\n{OTHER} or so",
     f"```python\n{ONE}\n```",
-    f"```json\n{ONE}\n```\n```json\n{OTHER}\n```",
+    f"```json\n{ONE}\n```\nor\n```json\n{OTHER}\n```",
+    f"```json\n{ONE}\n```\n```json",
+    f"```json\n{ONE}\n```\n```",
+    f"```json\n{ONE}\n```\n```json\n{call('someone', PARIS)}\n```",
     call("someone", PARIS),
     f"```json\n{call('someone', PARIS)}\n```",
     f"[{ONE}, {call('someone', PARIS)}]",
@@ -147,7 +153,8 @@ def test_the_grammar_holds_unmarked_calls_to_the_schemas(name: str) -> None:
     for model in vocabularies(form):
         for text, _ in CALLS:
             assert refused(form, model, text) is None or "tool_call" in text, text
-        for fence in ("", "```json\n", "```\n[\n  "):
+        again = f"```json\n{ONE}\n```\n```json\n"
+        for fence in ("", "```json\n", "```\n[\n  ", again):
             begin = f'{fence}{{"name": "get_weather", "arguments": {{"'
             assert refused(form, model, begin + 'city": 1') == begin + 'city": 1'
             assert refused(form, model, begin + "town") == begin + "t"
@@ -171,6 +178,9 @@ def test_one_call_is_one_where_several_are_not_allowed() -> None:
         assert refused(form, model, f"[{ONE}]", parallel=False) is None
         assert refused(form, model, f"[{ONE}, ", parallel=False) == f"[{ONE},"
         assert refused(form, model, f"{ONE}\n{{", parallel=False) == f"{ONE}\n{{"
+        fenced = f"```json\n{ONE}\n```\n"
+        assert refused(form, model, fenced, parallel=False) is None
+        assert refused(form, model, f"{fenced}```json", parallel=False) == f"{fenced}```"
 
 
 def test_a_call_behind_reasoning_is_held_to_its_schema() -> None:

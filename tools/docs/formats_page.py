@@ -41,9 +41,9 @@ JSON object, `KEY` and `VALUE` for arguments written one by one.
 
 With `tool_choice: "auto"` every model may write its calls in another spelling:
 `{"name": "NAME", "arguments": ARGUMENTS}` (or `parameters`) alone, in a list, or
-in one code fence, also before the closing marker of its own format. Such a reply
-is delivered as calls at its end if nothing else stands in it, every function is
-known and all arguments follow their schemas. Otherwise it stays text, unchanged.
+in code fences that follow each other, also before the closing marker of its own
+format. Such a reply is delivered as calls at its end if nothing else stands in it,
+every function is known and all arguments follow their schemas. Otherwise it stays text, unchanged.
 
 A call that deviates from its form is read as what it plainly means: arguments
 as a string, JSON between tags, another key for the arguments, other line

@@ -1,6 +1,6 @@
 """A reply that consists of calls written as plain JSON, without the family's own marker.
 
-Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in one code fence.
+Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences.
 Such a reply is a call only if nothing else stands beside it, so its text is held back until its
 end. The grammar holds the arguments to the same schemas; text may still follow, and makes all of
 it text. Knows the functions and the fixed texts of a section, and nothing of messages or streams.
@@ -107,6 +107,7 @@ class UnmarkedReader:
     def _fence(self) -> Generator[None, None, bool]:
         if not (yield from self._took(_FENCE)):
             return False
+        self._ended = False
         while (found := re.match("[a-z_]*", self._unread)) and found.end() == len(self._unread):
             yield
         if found is None or found.group() not in _LANGUAGES:
@@ -150,6 +151,9 @@ class UnmarkedReader:
                 listed = False
             elif fenced and (yield from self._took(_FENCE)):
                 fenced = False
+            elif not listed and (yield from self._fence()):
+                fenced = True
+                break
             elif not (yield from self._took_mark()):
                 raise Unreadable
         return fenced, listed
@@ -239,7 +243,7 @@ def _expression(
         return scope.rule(" | ".join(each))
 
     again = f"{calls(_NEXT)}{{0,{several}}}" if several else ""
-    shut = _opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}[,\{{]"
+    shut = _opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}(,|\{{|{_REOPENED})"
     text = scope.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
     held = [scope.literal(mark) for mark in marks if mark in scope.control_tokens]
     tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
@@ -247,7 +251,8 @@ def _expression(
 
 
 _FIRST = rf"{_WS}(```({'|'.join(_LANGUAGES)}){_WS})?(\[{_WS})?"
-_NEXT = rf"{_WS}(,{_WS})?"
+_REOPENED = f"{_FENCE}{_WS}{_FENCE}"
+_NEXT = rf"{_WS}(,{_WS}|{_REOPENED}({'|'.join(_LANGUAGES)}){_WS})?"
 _LAST_WS = r"( |\n[ \t]{0,32})?"
 
 
