@@ -146,6 +146,35 @@ async def test_a_recursion_without_an_end_leaves_the_constraint_in_force(
     assert whole.finish == ("tool_calls" if whole.calls else "stop")
 
 
+DIFFERENT = {
+    "type": "object",
+    "properties": {
+        "list": {
+            "type": "array",
+            "items": {"enum": ["item_1", "item_2", "item_3", "item_4"]},
+            "uniqueItems": True,
+            "minItems": 3,
+        }
+    },
+    "required": ["list"],
+    "additionalProperties": False,
+}
+SAVED = {"tools": (Tool("save", DIFFERENT),), "tool_choice": ToolChoice("required")}
+
+
+@pytest.mark.parametrize("case", [{"output": JsonSchema(DIFFERENT)}, SAVED], ids=["answer", "call"])
+async def test_no_item_repeats_an_earlier_one(
+    chats: tuple[TextChat, TextChat], case: dict[str, Any]
+) -> None:
+    messages = (Message("user", "Write a list of things. Repeat the first one three times."),)
+    sampling = SamplingParams(temperature=0)
+    request = ChatRequest("m", messages, max_tokens=200, sampling=sampling, **case)
+    whole, _ = await whole_and_cuts(chats[0], request)
+    items = json.loads(whole.calls[0].arguments if whole.calls else whole.text)["list"]
+    assert 3 <= len(items) == len(set(items)) <= 4
+    assert whole.finish == ("tool_calls" if whole.calls else "stop")
+
+
 @pytest.mark.parametrize("case", CASES)
 async def test_greedy_replies_are_the_same_wherever_they_break_off(
     chats: tuple[TextChat, TextChat], case: str

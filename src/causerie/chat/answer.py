@@ -40,6 +40,8 @@ class AnswerPlan:
     """Whether the answer may hold the text of a control token."""
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
+    distinct: bool = False
+    """Whether its schema demands that items of an array differ."""
     checked: Mapping[str, object] | None = field(default=None, compare=False)
     """Its rewritten schema, to check the finished answer by."""
 
@@ -81,7 +83,13 @@ def _schema(
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     plan = _json(output.schema, output.param, white_space, prepared.text)
     spell = spells(text, control_tokens)
-    return replace(plan, spell=spell, ignored=prepared.ignored, checked=prepared.rules)
+    return replace(
+        plan,
+        spell=spell,
+        ignored=prepared.ignored,
+        distinct=prepared.distinct,
+        checked=prepared.rules,
+    )
 
 
 def _json(

@@ -25,17 +25,21 @@ model writes; the other two states need no engine.
 A generation begins in the state that its prompt, or the reply that it resumes, ends in. Usually
 one run of the engine is enough. A new run begins after CLOSING, and where a run ended early (a
 minimum length bans the end of the text until it is reached); it goes on from the very same
-tokens, which the prefix cache of the engine still holds.
+tokens, which the prefix cache of the engine still holds. A run from which items are taken back
+(:mod:`causerie.chat.backtracking`) is one run here.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from msgspec import structs
 
+from causerie.chat.backtracking import without_repeats
 from causerie.chat.call_ids import call_ids
 from causerie.chat.choice_output import ChoiceOutput
 from causerie.chat.encoding import tokens_before_text
@@ -43,7 +47,8 @@ from causerie.chat.failures import engine_failures
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
-from causerie.engines.base import Started, Stopped, TextEngine, TextRequest, Token
+from causerie.chat.watched_documents import WatchedDocuments
+from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import Batch, ContentEvent, Finished, FinishReason, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
@@ -100,7 +105,9 @@ class Generation:
     _output: ChoiceOutput = field(init=False)
     _plain: bool = field(init=False)
     _generated: list[int] = field(init=False, default_factory=list)
-    _texts: list[str] = field(init=False, default_factory=list)  # of those; none if resumed
+    _texts: list[str] = field(
+        init=False, default_factory=list
+    )  # of those, as the parser reads them
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
@@ -118,18 +125,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         request, plan = self.request, self.plan
-        known = [call.id for call in self.resumed.partial.calls] if self.resumed else []
-        self._parser = Parser(
-            plan.form,
-            tools=plan.functions.tools or None,
-            reasoning_open=plan.reasoning_open,
-            call_id=call_ids(request, plan.form, known),
-            leading=plan.leading,
-            whole_reasoning=plan.whole_reasoning,
-        )
-        text_sent = self.resumed is not None and self.resumed.partial.text
-        if plan.unmarked_calls and not text_sent:
-            self._parser.read_unmarked(plan.functions.admits)
+        self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
         self._output = ChoiceOutput(self.choice, request.stop, logprobs=logprobs)
         self._plain = self._output.plain
@@ -139,6 +135,22 @@ class Generation:
         self._follow()
         if self.resumed is not None:
             self._check_resumed_end()
+
+    def _new_parser(self) -> Parser:
+        plan = self.plan
+        known = [call.id for call in self.resumed.partial.calls] if self.resumed else []
+        parser = Parser(
+            plan.form,
+            tools=plan.functions.tools or None,
+            reasoning_open=plan.reasoning_open,
+            call_id=call_ids(self.request, plan.form, known),
+            leading=plan.leading,
+            whole_reasoning=plan.whole_reasoning,
+        )
+        text_sent = self.resumed is not None and self.resumed.partial.text
+        if plan.unmarked_calls and not text_sent:
+            parser.read_unmarked(plan.functions.admits)
+        return parser
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -181,7 +193,7 @@ class Generation:
                         yield events
                     continue
                 self.asked = True
-                async with self.engine.generate(self._text_request()) as outputs:
+                async with self._run() as outputs:
                     async for output in outputs:
                         if not isinstance(output, Token):
                             self._note(output)
@@ -249,7 +261,8 @@ class Generation:
             raise Diverged
         self.asked = True  # of whoever began with it
         self._generated = list(resumed.tokens)
-        self._texts = [""] * len(resumed.tokens)
+        # A reply may be given as one text of all its tokens.
+        self._texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
         self._uncounted = len(resumed.tokens)
         self._made_before = resumed.made
         self._thought_before = resumed.partial.reasoning_tokens
@@ -324,6 +337,28 @@ class Generation:
         self._beyond = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
+
+    def _run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+        """Return a run of the engine, from which repeated items are taken back if they may not be.
+
+        Tokens that are taken back are none of this choice: they are not counted.
+        """
+        request = self._text_request()
+        if not self.plan.distinct:
+            return self.engine.generate(request)
+        return without_repeats(self.engine, request, partial(self._documents, tuple(self._texts)))
+
+    def _documents(self, texts: Sequence[str]) -> WatchedDocuments:
+        """Return a reader of the documents that has read ``texts``."""
+        plan = self.plan
+        answer = plan.answer.checked if plan.answer else None
+        return WatchedDocuments(
+            self._new_parser(),
+            answer,
+            plan.functions.arguments,
+            resumed=plan.resumed,
+            texts=texts,
+        )
 
     @property
     def _made(self) -> int:

@@ -66,6 +66,11 @@ class Plan:
     answer: AnswerPlan | None
 
     @property
+    def distinct(self) -> bool:
+        """Whether a schema demands that items differ, which no grammar does."""
+        return self.functions.distinct or (self.answer is not None and self.answer.distinct)
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         """Annotations of the schemas that nobody knows, as a response header names them."""
         return (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -260,7 +260,8 @@ def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> I
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
     if request.grammar is not None:
-        yield from _constrained([id for id in forced or reply if id not in banned], request)
+        ids = [id for id in forced or reply if id not in banned]
+        yield from _constrained(ids, request, banned)
         return
     ids = [id for id in forced or _rest(reply, prompt) if id not in banned]
     if request.ignore_eos or forced or END in banned:
@@ -269,17 +270,19 @@ def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> I
         yield from (*ids, END)
 
 
-def _constrained(ids: Sequence[int], request: TextRequest) -> Iterator[int]:
+def _constrained(
+    ids: Sequence[int], request: TextRequest, banned: Collection[int]
+) -> Iterator[int]:
     """Yield the reply under the request's grammar.
 
     Yields the rest after the tokens that the grammar has accepted, or the whole
     reply if it does not begin with them.
     """
     taken = _taken(request)
-    again = _admitted(ids, _matcher(request, ()))
+    again = _admitted(ids, _matcher(request, ()), banned)
     if all(next(again, END) == id for id in taken):
         return again
-    return _admitted(ids, _matcher(request, taken))
+    return _admitted(ids, _matcher(request, taken), banned)
 
 
 def _taken(request: TextRequest) -> list[int]:
@@ -296,8 +299,13 @@ def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
     return matcher
 
 
-def _admitted(ids: Sequence[int], matcher: LLMatcher) -> Iterator[int]:
-    """Yield the part of the reply that the grammar admits, completed to a valid end."""
+def _admitted(ids: Sequence[int], matcher: LLMatcher, banned: Collection[int]) -> Iterator[int]:
+    """Yield the part of the reply that the grammar admits, completed to a valid end.
+
+    What is ``banned`` completes it only where there is nothing else.
+    """
+    ways = (*_PREFERRED, *range(32, 256), *range(32), *CONTROL.values())
+    ways = tuple(sorted(ways, key=lambda id: id in banned))
     wanted = iter((*ids, END))
     wish = next(wanted)
     while True:
@@ -308,14 +316,7 @@ def _admitted(ids: Sequence[int], matcher: LLMatcher) -> Iterator[int]:
         elif _allows(mask, END):
             chosen = END
         else:
-            chosen = next(
-                (
-                    id
-                    for id in (*_PREFERRED, *range(32, 256), *range(32), *CONTROL.values())
-                    if _allows(mask, id)
-                ),
-                END,
-            )
+            chosen = next((id for id in ways if _allows(mask, id)), END)
         yield chosen
         if chosen == END:
             return

@@ -60,6 +60,11 @@ class PreparedSchema:
     left: tuple[tuple[str, str], ...]
     """Pointers and keywords that the constraint does not hold, but the check does."""
 
+    @property
+    def distinct(self) -> bool:
+        """Whether items of an array have to differ."""
+        return any(keyword == "uniqueItems" for _, keyword in self.left)
+
 
 def prepare(
     schema: Mapping[str, object] | bool,

@@ -1,0 +1,178 @@
+"""What repeats an earlier item is taken back before anybody has it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from causerie.chat.chat import TextChat
+from causerie.chat.formats.registry import by_name
+from causerie.chat.parser import Parser
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import validate_json
+from causerie.chat.watched_documents import WatchedDocuments
+from causerie.engines.fake import FakeEngine, FakeScript
+from causerie.errors import InternalError
+from causerie.protocol.events import Batch
+from causerie.protocol.parameters import SamplingParams
+from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
+
+COLORS = {"enum": ["red", "green", "grey", "blue"]}
+
+
+def unique(items: dict[str, Any], **more: int) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": items, "uniqueItems": True, **more}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+SCHEMAS = [
+    unique({"type": "string"}),
+    unique({"type": "string"}, minItems=3),
+    unique(COLORS, minItems=3),
+    unique({"type": "integer"}, minItems=2, maxItems=4),
+    unique({"type": "boolean"}, minItems=2),
+    unique({"type": "array", "items": COLORS, "uniqueItems": True}, minItems=3),
+]
+REPLIES = [
+    {"a": ["red", "green", "red", "blue"]},
+    {"a": ["red", "red", "red"]},
+    {"a": ["", "", ""]},
+    {"a": [1, 2, 1, 1]},
+    {"a": [True, True]},
+    {"a": [["red"], ["red"], ["red", "red"]]},
+    {"a": [[], [], []]},
+]
+
+
+def asked(schema: dict[str, Any], *, call: bool = False, **more: Any) -> ChatRequest:
+    if call:
+        more |= {"tools": (Tool("f", schema),), "tool_choice": ToolChoice("required")}
+        more["parallel_tool_calls"] = False
+    else:
+        more["output"] = JsonSchema(schema)
+    return ChatRequest("m", (Message("user", "Write."),), max_tokens=400, **more)
+
+
+def chat_of(reply: object, *, call: bool = False, indent: int | None = None) -> TextChat:
+    text = json.dumps(reply, indent=indent)
+    if call:
+        text = f'<tool_call>\n{{"name": "f", "arguments": {text}}}\n</tool_call>'
+    return TextChat(FakeEngine("m", FakeScript([text])), Unchecked())
+
+
+async def reply_to(chat: TextChat, request: ChatRequest) -> Reply:
+    async with chat.generate(request) as answer:
+        return together([batch async for batch in answer.events])
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.sampled_from(SCHEMAS),
+    st.sampled_from(REPLIES),
+    st.booleans(),
+    st.sampled_from([None, 2]),
+)
+async def test_every_reply_is_valid(
+    schema: dict[str, Any], reply: object, call: bool, indent: int | None
+) -> None:
+    chat = chat_of(reply, call=call, indent=indent)
+    whole = await reply_to(chat, asked(schema, call=call))
+    text = whole.calls[0].arguments if call else whole.text
+    assert validate_json(text, Rewriter(schema, "schema").rewrite()) is None
+    assert whole.finish == ("tool_calls" if call else "stop")
+    assert len(whole.calls) == call
+
+
+async def test_the_array_ends_before_an_item_that_repeats_where_it_may() -> None:
+    whole = await reply_to(chat_of(REPLIES[0]), asked(SCHEMAS[0]))
+    assert whole.text == '{"a": ["red", "green"]}'
+
+
+async def test_another_item_is_drawn_where_the_array_may_not_end() -> None:
+    whole = await reply_to(chat_of(REPLIES[1]), asked(SCHEMAS[2]))
+    items = json.loads(whole.text)["a"]
+    assert len(items) == len(set(items)) == 3
+
+
+async def test_tokens_that_are_taken_back_are_not_counted() -> None:
+    engine = FakeEngine("m", FakeScript([json.dumps(REPLIES[1])]))
+    request = asked(SCHEMAS[2])
+    whole = await reply_to(TextChat(engine, Unchecked()), request)
+    assert whole.usage is not None
+    assert whole.usage.completion == len(whole.text) + 1  # a byte each, and the end
+    assert len(engine.requests) > 1
+    prompt = len(engine.requests[0].prompt)
+    assert all(len(made.prompt) + made.max_tokens <= prompt + 400 for made in engine.requests)
+
+
+def test_tokens_are_held_from_the_comma_to_the_end_of_the_item() -> None:
+    documents = WatchedDocuments(
+        Parser(by_name("qwen-3"), tools=None, reasoning_open=False, call_id=lambda name, id: id),
+        Rewriter(SCHEMAS[0], "schema").rewrite(),
+        {},
+    )
+    final = []
+    for token in ['{"a":', ' ["', "red", '","', "gr", "een", '",', " ", '"b', '"]', "}"]:
+        documents.feed(token)
+        final.append(documents.final)
+    assert final == [1, 2, 3, 3, 3, 3, 6, 6, 6, 10, 11]
+
+
+async def test_log_probabilities_are_those_of_the_text_that_is_sent() -> None:
+    whole = await reply_to(chat_of(REPLIES[1]), asked(SCHEMAS[2], top_logprobs=1))
+    assert "".join(one.text for one in whole.logprobs) == whole.text
+
+
+async def test_a_stop_string_ends_the_reply_inside_held_text() -> None:
+    chat = chat_of({"a": ["red", "green", "blue"]})
+    whole = await reply_to(chat, asked(SCHEMAS[0], stop=("een",)))
+    assert (whole.text, whole.finish) == ('{"a": ["red", "gr', "stop")
+    assert whole.usage is not None
+    assert whole.usage.completion == len('{"a": ["red", "green')
+
+
+async def test_the_limit_cuts_inside_held_text() -> None:
+    request = structs.replace(asked(SCHEMAS[0]), max_tokens=17)
+    whole = await reply_to(chat_of({"a": ["red", "green"]}), request)
+    assert (whole.text, whole.finish) == ('{"a": ["red", "gr', "length")
+    assert whole.usage is not None
+    assert whole.usage.completion == 17
+
+
+async def test_an_answer_that_cannot_be_completed_ends_with_an_error() -> None:
+    """Of two booleans there are no three; nothing that breaks the rule has been sent."""
+    chat = chat_of({"a": [True, True, True]})
+    batches: list[Batch] = []
+    with pytest.raises(InternalError, match="items at #/a have to differ"):
+        async with chat.generate(asked(unique({"type": "boolean"}, minItems=3))) as answer:
+            async for batch in answer.events:
+                batches.append(batch)
+    assert together(batches).text in ('{"a": [true, false', '{"a": [true,false')
+
+
+async def test_a_continued_answer_counts_the_items_that_it_has() -> None:
+    begun = Message("assistant", '{"a": ["red", "green"')
+    request = asked(SCHEMAS[0], continue_final_message=True, add_generation_prompt=False)
+    request = structs.replace(request, messages=(*request.messages, begun))
+    chat = chat_of({"a": ["red", "green", "red"]})
+    whole = await reply_to(chat, request)
+    document = json.loads('{"a": ["red", "green"' + whole.text)
+    assert len(document["a"]) == len(set(document["a"]))
+
+
+async def test_another_target_goes_on_without_repeating_what_was_sent() -> None:
+    one, other = chat_of(REPLIES[0]), chat_of(REPLIES[0])
+    request = asked(SCHEMAS[0], sampling=SamplingParams(temperature=0))
+    whole, cuts = await whole_and_cuts(one, request)
+    for cut in cuts:
+        assert (await continued(other, request, cut)).text == whole.text
