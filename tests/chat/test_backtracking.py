@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from causerie.chat.backtracking import without_repeats
 from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import validate_json
 from causerie.chat.watched_documents import WatchedDocuments
+from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InternalError
 from causerie.protocol.events import Batch
@@ -176,3 +180,58 @@ async def test_another_target_goes_on_without_repeating_what_was_sent() -> None:
     whole, cuts = await whole_and_cuts(one, request)
     for cut in cuts:
         assert (await continued(other, request, cut)).text == whole.text
+
+
+class Drawing:
+    """An engine that writes these runs, one after the other."""
+
+    def __init__(self, *runs: Sequence[str]) -> None:
+        self.runs = list(runs)
+        self.requests: list[TextRequest] = []
+
+    async def facts(self) -> ModelFacts:
+        raise AssertionError("Nobody asks for facts.")
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        return [number(str(piece)) for piece in pieces]
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        raise AssertionError("Nobody asks for texts.")
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        self.requests.append(request)
+        yield self._run(self.runs.pop(0), request)
+
+    async def _run(self, run: Sequence[str], request: TextRequest) -> AsyncIterator[Output]:
+        for text in run:
+            yield Token(number(text), text)
+        yield Stopped("stop", len(request.prompt), len(run))
+
+
+def number(text: str) -> int:
+    """Return the id of a token."""
+    return int.from_bytes(text.encode())
+
+
+async def test_white_space_is_no_other_item() -> None:
+    """A blank in place of the repeated item would only put the same item off."""
+    engine = Drawing(["[", "true", ",", "true", "]"], [","], [" "], ["false"], ["]"])
+    rules = {"type": "array", "uniqueItems": True}
+    request = TextRequest((1,), 20, SamplingParams(seed=7), grammar="g", accepted=(9,))
+
+    def read() -> WatchedDocuments:
+        form = by_name("qwen-3")
+        parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
+        return WatchedDocuments(parser, rules, {})
+
+    async with without_repeats(engine, request, read) as outputs:
+        made = [output async for output in outputs]
+    assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
+    assert made[-1] == Stopped("stop", 1, 5)
+    bias = [asked.sampling.logit_bias for asked in engine.requests]
+    true, blank = number("true"), number(" ")
+    assert bias == [{}, {number("]"): 100}, {true: -100}, {true: -100, blank: -100}, {}]
+    assert [len(asked.accepted) for asked in engine.requests] == [1, 3, 4, 4, 5]
+    assert [asked.max_tokens for asked in engine.requests] == [20, 1, 1, 1, 16]
+    assert len({asked.sampling.seed for asked in engine.requests}) > 2

@@ -116,10 +116,13 @@ class _Backtracking:
             self._banned.setdefault(at, set()).add(written[at].id)
             token = await self._draw(dict.fromkeys(self._banned[at], _NEVER))
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
-            if token is not None and token.id not in self._banned[at]:
+            if token is None or token.id in self._banned[at]:
+                content.pop()
+            elif token.text.isspace():  # it would only put the same off
+                self._banned[at].add(token.id)
+            else:
                 self._add(token)
                 return
-            content.pop()
         raise InternalError(
             f"The answer does not have the form asked for: items at {repeat.pointer} have to "
             "differ, and the model found no other item in the attempts that it had."
