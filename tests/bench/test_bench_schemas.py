@@ -1,0 +1,57 @@
+"""The benchmark of real decodings counts right, and goes on behind what it has."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causerie.engines.fake import FakeEngine, FakeScript
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return import_module("schema_decodings")
+
+
+def corpus(bench: Any, folder: Path) -> list[Any]:
+    schemas = {
+        "fits.json": {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+        "long.json": {"type": "array", "items": {"const": "x" * 200}, "minItems": 1},
+        "never.json": {"type": "string", "$ref": "https://example.com/other"},
+        "three.json": {
+            "type": "array",
+            "items": {"type": "boolean"},
+            "minItems": 3,
+            "uniqueItems": True,
+        },
+    }
+    for name, schema in schemas.items():
+        (folder / name).write_text(json.dumps(schema))
+    return list(bench.cases(folder))
+
+
+async def test_each_schema_is_decoded_once_and_counted(bench: Any, tmp_path: Path) -> None:
+    found = corpus(bench, tmp_path)
+    engine = FakeEngine("m", FakeScript(['{"a": 1}', "[]", "[]", "[true, true, true]"] * 9))
+    results = tmp_path / "results.jsonl"
+    counts = await bench.decode(engine, found[:2], results, 100)
+    assert counts == {"valid": 1, "cut": 1}
+    counts = await bench.decode(engine, found, results, 100)
+    assert counts == {"valid": 1, "cut": 1, "refused": 1, "failed": 1}
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [line["name"] for line in lines] == sorted({line["name"] for line in lines})
+    assert lines[0]["text"] == '{"a": 1}'
+    assert "items at # have to differ" in lines[-1]["reason"]
+
+
+async def test_the_other_implementation_is_asked_too(bench: Any) -> None:
+    case = bench.Case("n", {"type": "integer"})
+    assert "jsonschema" in bench._other(case, '"a"')
+    assert bench._other(case, "1") is None
