@@ -121,7 +121,7 @@ async def test_the_link_in_a_letter_makes_an_account_with_a_project(lite: World)
         fields = {"token": found[1], "name": "Eve", "password": PASSWORD}
         entered = await visitor.post("/link/account", fields)
         assert (entered.status, entered.target) == (303, "/")
-        assert re.fullmatch("/projects/prj_[^/]+/keys", (await visitor.get("/")).target)
+        assert re.fullmatch("/projects/prj_[^/]+/overview", (await visitor.get("/")).target)
         assert (await visitor.get("/operator/projects")).status == 403
 
 
