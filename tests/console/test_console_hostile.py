@@ -18,7 +18,7 @@ MARKUP = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
     "'><svg/onload=alert(1)>",
-    "{{ 71 * 1907321 }}{% raw %}",
+    "{{ 135419790 + 1 }}{% raw %}",
     "javascript:alert(1)",
     "</textarea></title><script src=//evil.example></script>",
 ]
