@@ -201,9 +201,16 @@ def dialects_page() -> str:
 
 
 def _differences() -> str:
-    lines = [_header("")]
-    for title, cell in _DIFFERENCES:
-        lines.append(_line(title, map(cell, DIALECTS.values())))
+    return "\n".join(_difference(title, cell) for title, cell in _DIFFERENCES)
+
+
+def _difference(title: str, cell: Callable[[Dialect], str]) -> str:
+    """Return a table of one difference: each way, and the dialects that have it."""
+    ways: dict[str, list[str]] = {}
+    for name, dialect in DIALECTS.items():
+        ways.setdefault(cell(dialect), []).append(f"`{name}`")
+    lines = [_line(title, ["dialects"]), _line("---", ["---"])]
+    lines += [_line(way, [", ".join(names)]) for way, names in ways.items()]
     return "\n".join(lines) + "\n"
 
 

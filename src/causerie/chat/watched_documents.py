@@ -63,7 +63,7 @@ class WatchedDocuments:
 
     @property
     def _withholds(self) -> bool:
-        """Whether what the parser has not made anything of may still be a part of a document."""
+        """Return true if text that made no event yet may still be a part of a document."""
         parser = self._parser
         answers = self._document is not None and parser.mode is not Mode.CALLS
         return not parser.repeated and (parser.call_open or answers)

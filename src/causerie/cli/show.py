@@ -89,7 +89,7 @@ def _of_file(header: Header, ref: str) -> Facts:
 
 
 def _here(header: Header) -> Facts:
-    """How the embedded engine would load it with no options set."""
+    """Return the options that the embedded engine would choose for it."""
     launch = for_machine(header.path, LlamaCppOptions(), header)
     total = available_memory()
     return {

@@ -1,4 +1,4 @@
-"""What became of the calls of a reply, as metrics and catalog count them."""
+"""Classes of the calls of a reply, as metrics and catalog count them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """What the setting ``known`` fills in."""
+    """Values that the setting ``known`` fills in."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Whether browsers get a chat page at `/`, and the doors that it offers."""
+"""Rules of the chat page at `/`: when browsers get it, and the doors that it offers."""
 
 from __future__ import annotations
 

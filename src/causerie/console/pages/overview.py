@@ -48,7 +48,7 @@ class LatestError:
 
 @dataclass(frozen=True, slots=True)
 class ServiceHealth:
-    """How the targets of the whole service stand, and what it did today."""
+    """State of the targets of the whole service, and its counts of today."""
 
     ready: int
     troubled: Sequence[StatusBadge]

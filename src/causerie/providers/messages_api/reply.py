@@ -71,18 +71,18 @@ class EventDelta(Struct, gc=False):
     stop_reason: str | None = None
 
 
-class Message(Struct, gc=False):
+class ReplyMessage(Struct, gc=False):
     content: Annotated[list[ContentBlock], Meta(max_length=_MOST_BLOCKS)] = []
     stop_reason: str | None = None
     usage: MessagesUsage | None = None
 
 
-class MessagesEvent(Message, gc=False):
+class MessagesEvent(ReplyMessage, gc=False):
     """An event of a stream, or a whole reply."""
 
     type: str = ""
     index: int = 0
-    message: Message | None = None
+    message: ReplyMessage | None = None
     content_block: ContentBlock | None = None
     delta: EventDelta | None = None
     error: Any = None
@@ -124,7 +124,7 @@ class MessagesReader:
                 raise ValueError("no event of the Messages API")
         return ProviderChunk()
 
-    def _whole(self, message: Message) -> ProviderChunk:
+    def _whole(self, message: ReplyMessage) -> ProviderChunk:
         delta = ProviderDelta(content="", reasoning_details=[], tool_calls=[])
         for index, block in enumerate(message.content):
             piece = self._block(index, block)

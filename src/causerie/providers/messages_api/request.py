@@ -71,7 +71,7 @@ def _tool(tool: Mapping[str, Any]) -> Fields:
 
 
 def _choice(given: Mapping[str, Any], fields: Fields) -> None:
-    """Which tool is called, and whether several may be called at once."""
+    """Set which tool is called, and whether several may be called at once."""
     sent = given.get("tool_choice")
     choice: Fields = {"type": _CHOICES.get(sent, "auto") if isinstance(sent, str) else "auto"}
     if isinstance(sent, Mapping):
