@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def distinct(self) -> bool:
-        """Whether a schema demands that items differ, which no grammar does."""
+        """Return true if a schema demands that items differ, which no grammar does."""
         return self.functions.distinct or (self.answer is not None and self.answer.distinct)
 
     @property

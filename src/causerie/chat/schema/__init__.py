@@ -62,7 +62,7 @@ class PreparedSchema:
 
     @property
     def distinct(self) -> bool:
-        """Whether items of an array have to differ."""
+        """Return true if items of an array have to differ."""
         return any(keyword == "uniqueItems" for _, keyword in self.left)
 
 

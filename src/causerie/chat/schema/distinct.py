@@ -1,4 +1,4 @@
-"""Where in a document a rewritten schema demands that the items of an array differ.
+"""Places in a document where a rewritten schema demands that the items of an array differ.
 
 Knows the keywords of rewritten schemas (:mod:`causerie.chat.schema.normal`) and nothing of text.
 """
@@ -25,7 +25,7 @@ class Applicable:
 
     @property
     def distinct(self) -> bool:
-        """Whether the items of an array have to differ."""
+        """Return true if the items of an array have to differ."""
         return any(schema.get("uniqueItems") is True for schema in self.schemas)
 
     def item(self, index: int) -> Applicable:
