@@ -24,7 +24,15 @@ from causerie.cli.root import app
 from causerie.cli.serve import id_of
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
-from causerie.settings import DoorSettings, ModelSettings, ServerSettings, Settings
+from causerie.settings import (
+    AliasSettings,
+    AliasTarget,
+    DoorSettings,
+    ModelSettings,
+    ProviderSettings,
+    ServerSettings,
+    Settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -226,3 +234,14 @@ def test_it_serves_more_connections_than_a_shell_allows_files(tmp_path: Path) ->
             stack.callback(connection.close)
             connection.request("GET", "/health/live")
             assert connection.getresponse().read()
+
+
+def test_the_line_to_try_names_a_model_that_there_is() -> None:
+    target = AliasTarget(provider="p", model="*")
+    aliases = (AliasSettings(id="p/*", targets=(target,)), AliasSettings(id="x", targets=(target,)))
+    provider = ProviderSettings(name="p", base_url="http://127.0.0.1:1")
+    doors = (DoorSettings(name="g", kind="gateway"),)
+    both = Settings(models=(), providers=(provider,), aliases=aliases, doors=doors)
+    assert '"model": "x"' in "\n".join(block(both, "127.0.0.1", 8000))
+    one = msgspec.structs.replace(both, aliases=aliases[:1])
+    assert '"model": "p/MODEL"' in "\n".join(block(one, "127.0.0.1", 8000))

@@ -24,10 +24,17 @@ TARGET = TargetCapabilities(Candidate("t0"))
 
 
 def pipeline() -> Pipeline:
-    wildcard = WildcardModel(ModelCard("w/*", "w/*"), [TARGET], None, Tariff())
+    card = ModelCard("w/*", "w/*")
+    wildcard = WildcardModel(card, [TARGET], None, Tariff(), known=lambda: ("a", "b", "exact"))
     return Pipeline(
         keys=StaticKeys(),
-        catalog=Catalog([ServedModel(ModelCard("m", "M"), [TARGET]), wildcard]),
+        catalog=Catalog(
+            [
+                ServedModel(ModelCard("m", "M"), [TARGET]),
+                wildcard,
+                ServedModel(ModelCard("w/exact", "W"), [TARGET]),
+            ]
+        ),
         limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router(Scripted(REPLY)),
@@ -60,6 +67,19 @@ def test_a_key_is_for_a_wildcard_or_for_one_of_its_names() -> None:
                 continue
             with pytest.raises(Forbidden):
                 made.allowed(door, caller, name)
+
+
+def test_a_key_is_shown_the_names_of_a_wildcard_that_it_may_ask() -> None:
+    made, door = pipeline(), MountedDoor("d", "/v1")
+    for models, shown in (
+        (None, ["m", "w/a", "w/b", "w/exact"]),
+        ({"w/*"}, ["w/a", "w/b"]),
+        ({"w/b", "w/unlisted", "x"}, ["w/b", "w/unlisted"]),
+        ({"m"}, ["m"]),
+    ):
+        allowed = None if models is None else frozenset(models)
+        caller = Caller(key="k", name="k", door="d", models=allowed)
+        assert [entry.id for entry in made.models(door, caller)] == shown
 
 
 def test_names_of_a_wildcard_are_not_kept() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from faultkit import Reply, upstream
+from provider import ScriptedProvider, running
 from servicekit import service_view
 
 from causerie.settings import SettingsError, load
@@ -62,6 +63,36 @@ async def test_who_answers_a_name(tmp_path: Path) -> None:
             assert listed == ["openai/*", "openai/o-*", "openai/exact"]
             status, entry = await there.get("/gateway/v1/models/openai/gpt-5")
             assert (status, entry["id"]) == (200, "openai/gpt-5")
+
+
+LISTING = """
+[[doors]]
+name = "gateway"
+kind = "gateway"
+keys = "off"
+[[providers]]
+name = "a"
+base_url = "{a}"
+[[aliases]]
+id = "a/*"
+targets = [{{ provider = "a", model = "*" }}]
+[[aliases]]
+id = "a/models-*"
+targets = [{{ provider = "a", model = "models/*/latest" }}]
+[[aliases]]
+id = "a/exact"
+targets = [{{ provider = "a", model = "m-1" }}]
+"""
+
+
+async def test_models_that_the_provider_lists_are_shown(tmp_path: Path) -> None:
+    names = ["m-2", "exact", "models-x", "models/3/latest", "has space", "m-2"]
+    async with running(ScriptedProvider([], models=names)) as a:
+        text = LISTING.format(a=a.base_url)
+        async with service_view(tmp_path, text) as there:
+            while "a/*" in (listed := await there.models("/gateway/v1")):
+                pass  # until the first check has read the list
+            assert listed == ["a/m-2", "a/models/3/latest", "a/models-3", "a/exact"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Catalog:
         """
         entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
-            return entry
+            return entry.named(name) if isinstance(entry, WildcardModel) else entry
         known = [entry.id for entry in self.visible(visible) if not is_over(entry)]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else " GET /models lists those that there are."
@@ -59,11 +59,23 @@ class Catalog:
             if isinstance(entry, Listing) and not entry.is_over
         ]
 
+    def names_of(
+        self, wildcard: WildcardModel, visible: frozenset[str] | None, more: Iterable[str] = ()
+    ) -> Sequence[str]:
+        """The names that the providers list, and ``more``, of those that the wildcard answers.
+
+        Others begin alike, but are an exact name or have a longer wildcard.
+        """
+        return [
+            name
+            for name in dict.fromkeys([*wildcard.known, *more])
+            if name not in self._by_name and self._wild(visible, name) is wildcard
+        ]
+
     def _wild(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
         for wildcard in self._wildcards:
-            shown = visible is None or wildcard.id in visible
-            if shown and name.startswith(wildcard.prefix) and len(name) > len(wildcard.prefix):
-                return wildcard.named(name)
+            if (visible is None or wildcard.id in visible) and wildcard.begins(name):
+                return wildcard
         return None
 
     def _twisted(self, name: str) -> Listing | None:

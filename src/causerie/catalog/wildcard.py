@@ -6,7 +6,7 @@ names without end; a key may allow the id or one full name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -20,9 +20,12 @@ WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models of one beginning, or with ``rest`` the one that a request has named."""
+    """All models of one beginning, or with ``rest`` the one that a request has named.
 
-    __slots__ = ("_parts", "_rest")
+    ``known`` gives the rests that the providers list now; there may be others.
+    """
+
+    __slots__ = ("_known", "_parts", "_rest")
 
     def __init__(
         self,
@@ -30,8 +33,11 @@ class WildcardModel(ServedModel):
         capabilities: Iterable[TargetCapabilities],
         hedge_seconds: float | None,
         tariff: Tariff,
+        *,
         rest: str = WILDCARD,
+        known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._known = known
         self._parts = (card, tuple(capabilities), hedge_seconds, tariff)
         self._rest = rest
         super().__init__(card, self._parts[1], hedge_seconds, tariff)
@@ -47,9 +53,18 @@ class WildcardModel(ServedModel):
         """The id of the wildcard, and the name that was asked for."""
         return (self.id, self.card.id)
 
+    @property
+    def known(self) -> Sequence[str]:
+        """The names that the providers list now."""
+        return [self.prefix + rest for rest in self._known()]
+
+    def begins(self, name: str) -> bool:
+        """Return true if the name is one of this beginning."""
+        return name.startswith(self.prefix) and len(name) > len(self.prefix)
+
     def named(self, name: str) -> Self:
         """Return the model of that name, which begins as it must."""
-        return type(self)(*self._parts, rest=name.removeprefix(self.prefix))
+        return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """The request for the provider's model, which is the rest of the name."""

@@ -136,8 +136,9 @@ def _context(engines: Sequence[EngineStatus]) -> Sequence[str]:
 
 
 def _curl(door_address: DoorAddress, base: str) -> str:
+    exact = [name for name in door_address.models if not name.endswith("*")]
     body = {
-        "model": door_address.models[0],
+        "model": exact[0] if exact else f"{door_address.models[0][:-1]}MODEL",
         "messages": [{"role": "user", "content": "Say hello."}],
     }
     words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]

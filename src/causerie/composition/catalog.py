@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
+from functools import partial
 
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.choice import StatsReader
@@ -31,7 +32,13 @@ OWN_PROVIDER = "causerie"
 ProfileReader = Callable[[], ModelProfile]
 
 
-def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsReader) -> Catalog:
+ListReader = Callable[[str], Sequence[str]]
+"""Gives the models that the provider of a name lists now."""
+
+
+def offered(
+    settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsReader, listed_by: ListReader
+) -> Catalog:
     """The catalog of all doors; ``stats_of`` tells how targets stand now."""
     known = _Known(
         {
@@ -48,7 +55,8 @@ def offered(settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsRead
             for model in provider.models
         },
     )
-    return Catalog([*_models(settings, known), *_listings(settings, known, stats_of)])
+    models = _models(settings, known, listed_by)
+    return Catalog([*models, *_listings(settings, known, stats_of)])
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
@@ -79,7 +87,7 @@ class _Known:
         return parameters(probed), _remote_profile(probed)
 
 
-def _models(settings: Settings, known: _Known) -> Iterator[ServedModel]:
+def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
     created = time.time_ns() // 1_000_000_000
     for model in settings.models:
         name = model.name or model.id
@@ -88,8 +96,25 @@ def _models(settings: Settings, known: _Known) -> Iterator[ServedModel]:
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
         answering = [_capabilities(target, known) for target in alias.targets]
-        kind = WildcardModel if alias.id.endswith(WILDCARD) else ServedModel
-        yield kind(card, answering, alias.hedge_seconds, tariff(alias.price))
+        price = tariff(alias.price)
+        if alias.id.endswith(WILDCARD):
+            rests = partial(_rests, alias.targets, listed_by)
+            yield WildcardModel(card, answering, alias.hedge_seconds, price, known=rests)
+        else:
+            yield ServedModel(card, answering, alias.hedge_seconds, price)
+
+
+def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
+    """Yield what stands in the place of the ``*`` in the names that providers list."""
+    for target in targets:
+        before, _, behind = target.model.partition("*")
+        for name in listed_by(target.provider) if target.provider is not None else ():
+            if (
+                len(name) > len(before + behind)
+                and name.startswith(before)
+                and name.endswith(behind)
+            ):
+                yield name[len(before) : len(name) - len(behind)]
 
 
 def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:

@@ -92,11 +92,13 @@ def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Se
 
 def _check(one: described.ProviderSettings, provider: Provider, settings: Settings) -> Check:
     health = one.health
-    every = settings.targets
+    mine = [target for target in settings.targets if target.provider == one.name]
+    listing = any("*" in target.model for target in mine)
     return Check(
-        ask=lambda: provider.check(health.path, health.timeout_seconds),
+        ask=lambda: provider.check(health.path, health.timeout_seconds, listing=listing),
         interval_seconds=health.interval_seconds,
-        targets=sorted({target.name for target in every if target.provider == one.name}),
+        targets=sorted({target.name for target in mine}),
+        at_start=listing,
     )
 
 

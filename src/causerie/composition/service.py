@@ -221,7 +221,9 @@ class RunningService:
         self._retire(before)
         self._checks = checks(settings, prepared.providers)
         self._changed.set()
-        self.catalog = offered(settings, own, lambda name: self._router.target_stats(name))
+        self.catalog = offered(
+            settings, own, lambda name: self._router.target_stats(name), self._listed_by
+        )
         self.pipeline = pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=self.catalog,
@@ -308,6 +310,9 @@ class RunningService:
     def provider(self, name: str) -> ConnectedProvider | None:
         """A provider that others run."""
         return self._targets.providers.get(name)
+
+    def _listed_by(self, provider: str) -> Sequence[str]:
+        return self._targets.providers[provider].provider.listed
 
     def _process_counts(self) -> tuple[int, int] | None:
         return None if self.workers is None else (self.workers.answering, self.workers.restarts)

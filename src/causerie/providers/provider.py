@@ -7,8 +7,9 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ from causerie.transport.response import HttpResponse
 
 MAX_ERROR_BYTES = 64 * 1024
 _MAX_LIST_BYTES = 16 * 1024 * 1024
+_MOST_LISTED = 2000
+_ID = re.compile(r"[\w.:/@+-]{1,200}")
 _WORDS: Mapping[Kind, str] = {
     "dns": "cannot be found by its name",
     "refused": "cannot be connected to",
@@ -94,6 +97,8 @@ class Provider:
         self.fingerprint = f"fp_{dialect.name}"
         self.deadlines = deadlines
         self.slots = slots or RequestSlots(None)
+        self.listed: Sequence[str] = ()
+        """Ids of its models, as a check has read them last."""
         self._client = client
         api = dialect.api
         always = (*api.credential(credential), *api.headers)
@@ -152,15 +157,22 @@ class Provider:
                 raise await self.refused(response)
             return _ids(await response.read(_MAX_LIST_BYTES))
 
-    async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
+    async def check(
+        self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
+    ) -> None:
         """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
         us.
 
-        The content of the answer does not matter: not every server has that path.
+        The content of the answer does not matter: not every server has that path. With
+        ``listing`` a list of models in it is kept in ``listed``.
         """
         async with self._get(path, seconds) as response:
             if response.status >= 500 or response.status in (401, 403, 429):
                 raise await self.refused(response)
+            if listing and response.status == 200:
+                with suppress(UpstreamFailed):  # another path has another content
+                    ids = _ids(await response.read(_MAX_LIST_BYTES))
+                    self.listed = [id for id in ids if _ID.fullmatch(id)][:_MOST_LISTED]
 
     async def close(self) -> None:
         """Close its connections."""
@@ -191,4 +203,4 @@ def _ids(body: bytes) -> list[str]:
         raise UpstreamFailed(
             "The provider did not answer with a list of models; does it speak chat completions?"
         )
-    return [entry["id"] for entry in listed if isinstance(entry, dict) and "id" in entry]
+    return [str(entry["id"]) for entry in listed if isinstance(entry, dict) and "id" in entry]

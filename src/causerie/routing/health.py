@@ -20,11 +20,15 @@ from causerie.routing.target_state import TargetState
 
 
 class Check(Struct, frozen=True):
-    """``ask`` raises ``ServiceError`` where the place of these targets does not answer."""
+    """``ask`` raises ``ServiceError`` where the place of these targets does not answer.
+
+    Otherwise the first one comes after an interval; with ``at_start`` at once.
+    """
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
     targets: Sequence[str]
+    at_start: bool = False
 
 
 class HealthChecker:
@@ -59,7 +63,7 @@ class HealthChecker:
 
     async def _watch(self, check: Check) -> None:
         answered = -1
-        there = True
+        due, there = check.at_start, True
         while True:
             target_states = [
                 target_state
@@ -67,11 +71,10 @@ class HealthChecker:
                 if (target_state := self._target_states(name)) is not None
             ]
             total = sum(target_state.answered for target_state in target_states)
-            if total == answered or any(
-                target_state.breaker.failures for target_state in target_states
-            ):
+            troubled = any(target_state.breaker.failures for target_state in target_states)
+            if due or troubled or total == answered:
                 there = await examine(check, target_states, was_there=there)
-            answered = total
+            due, answered = False, total
             await self._pause(check.interval_seconds * self._chance.uniform(0.8, 1.2))
 
 
