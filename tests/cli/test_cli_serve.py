@@ -72,6 +72,7 @@ def test_what_cannot_be_served(
     arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAUSERIE_SERVER_PORT", "0")  # another program may have the usual one
     result = CliRunner().invoke(app, ["serve", *arguments])
     assert result.exit_code == code
     assert message in result.stderr
