@@ -153,12 +153,16 @@ class Statuses:
         default_factory=lambda: [EngineStatus("m", EngineState.READY, slots=4)]
     )
     answers: bool | None = None  # the server in which replicas count
+    worker_counts: tuple[int, int] | None = None
 
     def status(self) -> Sequence[EngineStatus]:
         return self.values
 
     def targets(self) -> Sequence[TargetStatus]:
         return [TargetStatus("m", "full", 3, 0, 1.5, "queue_full")]
+
+    def workers(self) -> tuple[int, int] | None:
+        return self.worker_counts
 
     def shared(self) -> bool | None:
         return self.answers

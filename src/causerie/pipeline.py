@@ -364,24 +364,10 @@ class Pipeline:
         """The catalog behind a door, as ``GET /models`` shows it to this caller."""
         mine = None if caller is None else caller.models
         entries: list[Model] = []
-        for model in self.catalog.visible(door.models):
-            if isinstance(model, WildcardModel):
-                entries += self._named(door, model, mine)
-            elif mine is None or not mine.isdisjoint(model.names):
-                entries.append(model.entry(reasoning_object=door.reasoning_object))
+        for model, names in self.catalog.shown(door.models, mine):
+            entry = model.entry(reasoning_object=door.reasoning_object)
+            entries += [structs.replace(entry, id=name) for name in names]
         return entries
-
-    def _named(
-        self, door: PipelineDoor, wildcard: WildcardModel, mine: frozenset[str] | None
-    ) -> Sequence[Model]:
-        """The models that the providers of a wildcard list; without a list the wildcard itself."""
-        entry = wildcard.entry(reasoning_object=door.reasoning_object)
-        if mine is None or wildcard.id in mine:
-            names = self.catalog.names_of(wildcard, door.models) or (wildcard.id,)
-        else:
-            known = self.catalog.names_of(wildcard, door.models, sorted(mine))
-            names = [name for name in known if name in mine]
-        return [structs.replace(entry, id=name) for name in names]
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
         """The entry of one model, by any of its names; raises as :meth:`allowed` does."""

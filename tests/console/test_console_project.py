@@ -226,6 +226,9 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     assert "42 %" in page.text
     assert "out of &lt;memory&gt;" in page.text
     assert "queue full" in page.text
+    assert "Worker processes" not in page.text
+    place.service_view.worker_counts = (2, 1)
+    assert "2 answering, 1 restart since the start" in (await visitor.get("/operator")).text
 
 
 _PROJECT_PAGES = {

@@ -7,7 +7,7 @@ model is run or routed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from causerie.catalog.listing import TWISTS, Listing
 from causerie.catalog.model import ServedModel
@@ -59,18 +59,42 @@ class Catalog:
             if isinstance(entry, Listing) and not entry.is_over
         ]
 
-    def names_of(
-        self, wildcard: WildcardModel, visible: frozenset[str] | None, more: Iterable[str] = ()
+    def shown(
+        self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
+    ) -> Iterator[tuple[Entry, Sequence[str]]]:
+        """Yield the models among ``visible`` with the names under which a list shows them.
+
+        Only names that are ``allowed`` (``None``: all). A wildcard has those that its providers
+        list, without a list its own.
+        """
+        for entry in self.visible(visible):
+            if isinstance(entry, WildcardModel):
+                names = self._names_of(entry, visible, allowed)
+            else:
+                names = (entry.id,) if allowed is None or allowed & {*entry.names} else ()
+            if names:
+                yield entry, names
+
+    def _names_of(
+        self,
+        wildcard: WildcardModel,
+        visible: frozenset[str] | None,
+        allowed: frozenset[str] | None,
     ) -> Sequence[str]:
-        """The names that the providers list, and ``more``, of those that the wildcard answers.
+        """The names to show of a wildcard.
 
         Others begin alike, but are an exact name or have a longer wildcard.
         """
-        return [
+        whole = allowed is None or wildcard.id in allowed
+        more = () if allowed is None else sorted(allowed)
+        names = [
             name
             for name in dict.fromkeys([*wildcard.known, *more])
             if name not in self._by_name and self._wild(visible, name) is wildcard
         ]
+        if whole:
+            return names or (wildcard.id,)
+        return [name for name in names if name in more]
 
     def _wild(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
         for wildcard in self._wildcards:

@@ -159,7 +159,7 @@ class RunningService:
         self._changed = asyncio.Event()
         self._shared = shared
         self.counters = MetricsCounters(
-            engines.status, self._waiting, self.targets, shared.here, self._process_counts
+            engines.status, self._waiting, self.targets, shared.here, self.process_counts
         )
         sinks: list[RecordSink] = [self.counters, RequestLog(log_buffer)]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
@@ -314,7 +314,8 @@ class RunningService:
     def _listed_by(self, provider: str) -> Sequence[str]:
         return self._targets.providers[provider].provider.listed
 
-    def _process_counts(self) -> tuple[int, int] | None:
+    def process_counts(self) -> tuple[int, int] | None:
+        """Return how many worker processes answer, and how many were replaced, if there are any."""
         return None if self.workers is None else (self.workers.answering, self.workers.restarts)
 
     def _busy(self, target: str) -> bool:

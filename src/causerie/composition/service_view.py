@@ -38,8 +38,13 @@ class LiveServiceView:
     def models(self) -> Sequence[dict[str, Any]]:
         """Return the models behind those doors, as ``GET /models`` does, with names for people."""
         shown = frozenset(id for door_address in self._ways() for id in door_address.models)
-        models = self._parts.catalog.visible(shown)
-        return [{"name": model.card.name, **to_builtins(model.entry())} for model in models]
+        entries: list[dict[str, Any]] = []
+        for model, names in self._parts.catalog.shown(shown):
+            entry = {"name": model.card.name, **to_builtins(model.entry())}
+            entries += [
+                entry if name == model.id else entry | {"name": name, "id": name} for name in names
+            ]
+        return entries
 
     def market(self) -> DoorCatalog | None:
         """The catalog of the router's door, one for keys of accounts where there are several."""
@@ -78,6 +83,10 @@ class LiveServiceView:
     def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing as they stand now."""
         return self._parts.targets()
+
+    def workers(self) -> tuple[int, int] | None:
+        """Return how many worker processes answer, and how many were replaced, if there are any."""
+        return self._parts.process_counts()
 
     def _ways(self) -> list[DoorAddress]:
         settings = self._parts.settings

@@ -59,3 +59,7 @@ class ServiceView(Protocol):
     def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing."""
         ...
+
+    def workers(self) -> tuple[int, int] | None:
+        """Return how many worker processes answer, and how many were replaced, if there are any."""
+        ...

@@ -29,6 +29,7 @@ class OperatorPages:
             "operator/health.html",
             engines=self._service_view.status(),
             targets=self._service_view.targets(),
+            workers=self._service_view.workers(),
         )
 
     async def users(self, context: RequestContext) -> None:
