@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from causerie.cli.announcement import ConsoleAnnouncer, block
 from causerie.cli.root import app
-from causerie.cli.serve import id_of
+from causerie.cli.serve import chosen_models, id_of
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
 from causerie.settings import (
@@ -246,3 +246,14 @@ def test_the_line_to_try_names_a_model_that_there_is() -> None:
     assert '"model": "x"' in "\n".join(block(both, "127.0.0.1", 8000))
     one = msgspec.structs.replace(both, aliases=aliases[:1])
     assert '"model": "p/MODEL"' in "\n".join(block(one, "127.0.0.1", 8000))
+
+
+def test_a_model_answers_to_the_name_by_which_it_is_served() -> None:
+    [model] = chosen_models(Settings(), "Gemma3", None, None, None)
+    assert model.aliases == ("gemma3:4b", "gemma3")
+    [model] = chosen_models(Settings(), "qwen3:4b", None, None, None)
+    assert (model.id, model.aliases) == ("qwen3-4b", ("qwen3:4b",))
+    [model] = chosen_models(Settings(), "smollm2", None, None, None)
+    assert (model.id, model.aliases) == ("smollm2-135m", ("smollm2:135m", "smollm2"))
+    [model] = chosen_models(Settings(), "./own.gguf", "mine", None, None)
+    assert model.aliases == ()

@@ -15,7 +15,22 @@ def test_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == dialects_page(), "run `make docs`"
 
 
-def test_every_dialect_has_its_column() -> None:
-    for line in dialects_page().splitlines():
-        if line.startswith("| `") and "the provider answers" not in line:
-            assert line.count(" | ") == len(DIALECTS)
+def test_every_difference_names_each_dialect_once() -> None:
+    differences = dialects_page().partition("## How they differ")[2].partition("## Parameters")[0]
+    tables = differences.strip().split("\n\n")
+    assert len(tables) > 10
+    for table in tables:
+        named = [
+            name.strip().strip("`")
+            for row in table.splitlines()[2:]
+            for name in row.rsplit(" | ", 1)[1].removesuffix(" |").split(",")
+        ]
+        assert sorted(named) == sorted(DIALECTS)
+
+
+def test_every_parameter_has_a_column_for_each_dialect() -> None:
+    parameters = dialects_page().partition("## Parameters")[2].partition("## Fields")[0]
+    rows = [line for line in parameters.splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    for row in rows:
+        assert row.count(" | ") == len(DIALECTS)

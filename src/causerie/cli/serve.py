@@ -161,15 +161,18 @@ def chosen_models(
         return _only(settings, only) if only else settings.models
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
-    parsed = library().reference(ref)
+    names = library()
+    parsed = names.reference(ref)
     engine = engine or "llamacpp"
     wanted = ref_of(parsed)
     known = next(
         (model for model in settings.models if (model.ref, model.engine) == (wanted, engine)), None
     )
-    if known is not None:
-        return (msgspec.structs.replace(known, id=id or known.id),)
-    return (ModelSettings(id=id or id_of(parsed), ref=wanted, engine=engine),)
+    model = known or ModelSettings(id=id_of(parsed), ref=wanted, engine=engine)
+    also = [*model.aliases, *names.names_of(parsed, ref)]
+    id = id or model.id
+    aliases = tuple(name for name in dict.fromkeys(also) if name != id)
+    return (msgspec.structs.replace(model, id=id, aliases=aliases),)
 
 
 def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:

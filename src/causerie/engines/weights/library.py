@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -74,6 +74,13 @@ class Library:
     def of(self, reference: Reference) -> LibraryModel | None:
         """Return the model whose weights these are, if it has a name."""
         return self._by_ref.get(str(reference.settled))
+
+    def names_of(self, reference: Reference, text: str) -> Sequence[str]:
+        """Return the names of these weights here: the full one, and ``text`` if it is one."""
+        model = self.of(reference)
+        typed = text.strip().lower()
+        names = [] if model is None else [model.name]
+        return names if typed in names or typed not in self._by_name else [*names, typed]
 
     def name(self, ref: str) -> str:
         """Return the shortest text that :meth:`reference` resolves to ``ref``."""
