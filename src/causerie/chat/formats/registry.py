@@ -23,6 +23,7 @@ from causerie.chat.formats import (
     mistral,
     nemotron,
     others,
+    pythonic,
     qwen,
 )
 from causerie.chat.formats.format import ModelFormat
@@ -41,6 +42,7 @@ FORMATS: tuple[ModelFormat, ...] = (
     *granite.FORMATS,
     *nemotron.FORMATS,
     *lfm.FORMATS,
+    *pythonic.FORMATS,
     *glm.FORMATS,
     *coder.FORMATS,
     *llama.FORMATS,

@@ -1,0 +1,49 @@
+"""Replies as models of each family write them, cut at every place.
+
+Expected: reasoning, answer, calls. What the declarations say by themselves is tested in
+``test_formats.py``; here are the spellings that the models and their servers are known for.
+"""
+
+from __future__ import annotations
+
+import pytest
+from formatkit import Told, read
+
+from causerie.chat.formats.registry import by_name
+
+PARIS = {"city": "Paris"}
+FAMILIES: list[tuple[str, str, Told]] = [
+    (
+        "olmo-3",
+        "<function_calls>\nget_weather(city='Paris', hot=true)\nnow()\n</function_calls>",
+        Told(calls=[("get_weather", {"city": "Paris", "hot": True}), ("now", {})]),
+    ),
+    (
+        "olmo-3",
+        'I look.<function_calls>get_weather(city="a\\n)b", tags=["x", \'y\'])</function_calls>',
+        Told(answer="I look.", calls=[("get_weather", {"city": "a\n)b", "tags": ["x", "y"]})]),
+    ),
+    (
+        "olmo-3",
+        "A <function_calls> holds calls.",
+        Told(answer="A <function_calls> holds calls."),
+    ),
+    (
+        "olmo-3-think",
+        "<think>Hm.</think>\n\n<function_calls>time(zone='UTC')\nget_weather(city='Paris')"
+        "</function_calls>",
+        Told("Hm.", calls=[("time", {"zone": "UTC"}), ("get_weather", PARIS)]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), FAMILIES)
+def test_a_reply_is_read_wherever_it_is_cut(name: str, text: str, expected: Told) -> None:
+    form = by_name(name)
+    for cut in range(len(text)):
+        told = read(form, text, cuts=[cut])
+        told.answer = told.answer.strip()
+        assert told == expected, text[:cut]
+    told = read(form, text, size=1)
+    told.answer = told.answer.strip()
+    assert told == expected
