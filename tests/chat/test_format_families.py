@@ -34,6 +34,18 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</function_calls>",
         Told("Hm.", calls=[("time", {"zone": "UTC"}), ("get_weather", PARIS)]),
     ),
+    (
+        "ernie-4.5",
+        "<think>\nHm.\n</think>\n\n\n<response>\nHello\n\n  you\n</response>\n",
+        Told("Hm.", "Hello\n\n  you"),
+    ),
+    (
+        "ernie-4.5",
+        '<think>\nHm.\n</think>\n\n\n<tool_call>\n{"name": "get_weather", "arguments": '
+        '{"city": "Paris"}}\n</tool_call>\n<tool_call>\n{"name": "now", "arguments": {}}\n'
+        "</tool_call>\n",
+        Told("Hm.", calls=[("get_weather", PARIS), ("now", {})]),
+    ),
 ]
 
 
