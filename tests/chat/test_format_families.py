@@ -46,6 +46,20 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</tool_call>\n",
         Told("Hm.", calls=[("get_weather", PARIS), ("now", {})]),
     ),
+    (
+        "gigachat-3.5",
+        "<think>Hm.</think>\n\nI look.\n\n<｜GCML｜tool_calls>\n"
+        '<｜GCML｜invoke name="get_weather">\n'
+        '<｜GCML｜parameter name="city" string="true">12</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="days" string="false">12</｜GCML｜parameter>\n</｜GCML｜invoke>\n'
+        "</｜GCML｜tool_calls><|message_sep|>\n\n",
+        Told("Hm.", "I look.", [("get_weather", {"city": "12", "days": 12})]),
+    ),
+    (
+        "gigachat-3.5",
+        "Hello<|message_sep|>",
+        Told(answer="Hello"),
+    ),
 ]
 
 

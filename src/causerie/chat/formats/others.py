@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from causerie.chat.formats.deepseek import marked_up
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -141,6 +142,15 @@ GIGACHAT_3_1 = replace(
     ),
 )
 
+GIGACHAT_3_5 = ModelFormat(
+    "gigachat-3.5",
+    detect=(("｜GCML｜",),),
+    reasoning=Reasoning(after_open="", before_close=""),
+    thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}, default="off"),
+    calls=marked_up("tool_calls", "｜GCML｜"),
+    skip=("<|message_sep|>",),
+)
+
 # A text with line breaks or angle brackets stands in a CDATA block.
 MINICPM_5 = ModelFormat(
     "minicpm-5",
@@ -211,6 +221,7 @@ FORMATS = (
     APERTUS,
     APRIEL,
     SOLAR_OPEN,
+    GIGACHAT_3_5,
     GIGACHAT_3_1,
     GIGACHAT_3,
     MINICPM_5,
