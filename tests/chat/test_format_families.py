@@ -60,6 +60,23 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "Hello<|message_sep|>",
         Told(answer="Hello"),
     ),
+    (
+        "step-3",
+        "<think>Hm.</think>Yes.<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="get_weather"><steptml:parameter name="city">Paris'
+        '</steptml:parameter><steptml:parameter name="hot">true</steptml:parameter>'
+        "</steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+        Told("Hm.", "Yes.", [("get_weather", {"city": "Paris", "hot": True})]),
+    ),
+    (
+        "step-3",
+        "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="now">\n</steptml:invoke><｜tool_call_end｜>\n'
+        "<｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="time">\n<steptml:parameter name="zone">UTC</steptml:parameter>\n'
+        "</steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
+        Told(calls=[("now", {}), ("time", {"zone": "UTC"})]),
+    ),
 ]
 
 

@@ -26,6 +26,7 @@ from causerie.chat.formats import (
     others,
     pythonic,
     qwen,
+    step,
 )
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
@@ -33,6 +34,7 @@ from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
 FORMATS: tuple[ModelFormat, ...] = (
     *harmony.FORMATS,
     *kimi.FORMATS,
+    *step.FORMATS,
     *deepseek.FORMATS,
     *minimax.FORMATS,
     *gemma.FORMATS,
