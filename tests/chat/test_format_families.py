@@ -77,6 +77,32 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
         Told(calls=[("now", {}), ("time", {"zone": "UTC"})]),
     ),
+    (
+        "longcat-flash",
+        '<longcat_tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '</longcat_tool_call><longcat_tool_call>{"name": "now", "arguments": {}}'
+        "</longcat_tool_call>",
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "longcat-flash",
+        '<longcat_tool_call>[{"name": "get_weather", "arguments": {"city": "Paris"}}, '
+        '{"name": "now", "arguments": {}}]</longcat_tool_call>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "longcat-2",
+        "<longcat_think>\nHm.\n</longcat_think>\nI look.<longcat_tool_call>get_weather"
+        "<longcat_arg_key>city</longcat_arg_key><longcat_arg_value>Paris</longcat_arg_value>"
+        "<longcat_arg_key>days</longcat_arg_key><longcat_arg_value>3</longcat_arg_value>"
+        "</longcat_tool_call>",
+        Told("Hm.", "I look.", [("get_weather", {"city": "Paris", "days": 3})]),
+    ),
+    (
+        "longcat-2",
+        "<longcat_tool_call>now\n</longcat_tool_call>",
+        Told(calls=[("now", {})]),
+    ),
 ]
 
 
