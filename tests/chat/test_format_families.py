@@ -103,6 +103,18 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "<longcat_tool_call>now\n</longcat_tool_call>",
         Told(calls=[("now", {})]),
     ),
+    (
+        "function-gemma",
+        "<start_function_call>call:get_weather{city:<escape>a, {b}<escape>,days:3,"
+        "tags:[<escape>x<escape>]}<end_function_call><start_function_response>",
+        Told(calls=[("get_weather", {"city": "a, {b}", "days": 3, "tags": ["x"]})]),
+    ),
+    (
+        "function-gemma",
+        "<start_function_call>call:now{}<end_function_call>"
+        "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
+        Told(calls=[("now", {}), ("get_weather", PARIS)]),
+    ),
 ]
 
 
