@@ -115,6 +115,19 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
         Told(calls=[("now", {}), ("get_weather", PARIS)]),
     ),
+    (
+        "k2-horizon",
+        "<ifm|think>\nHm.\n</ifm|think>\nI look.<ifm|tool_calls><ifm|tool_call>get_weather\n"
+        "<ifm|arg_key>city</ifm|arg_key><ifm|arg_value>Paris</ifm|arg_value></ifm|tool_call>"
+        "<ifm|tool_call>now\n</ifm|tool_call></ifm|tool_calls>",
+        Told("Hm.", "I look.", [("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "k2-horizon",
+        '<ifm|tool_calls><ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        "</ifm|tool_call></ifm|tool_calls>",
+        Told(calls=[("get_weather", PARIS)]),
+    ),
 ]
 
 

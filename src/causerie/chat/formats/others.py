@@ -176,6 +176,28 @@ MINICPM_5 = ModelFormat(
     ),
 )
 
+# With less effort the model writes other markers of reasoning, so only the highest is asked for.
+K2_HORIZON = ModelFormat(
+    "k2-horizon",
+    detect=(("<ifm|tool_calls>",),),
+    reasoning=Reasoning(
+        "<ifm|think>", "</ifm|think>", after_open="\n", before_close="\n", after_close="\n"
+    ),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        begin="<ifm|tool_calls>\n",
+        call=(
+            Literal("<ifm|tool_call>"),
+            Name(),
+            Literal("\n"),
+            ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
+            Literal("</ifm|tool_call>\n"),
+        ),
+        end="</ifm|tool_calls>",
+        triggers=("<ifm|tool_calls>",),
+    ),
+)
+
 # Every message names its recipient, a call the function itself, before any marker:
 # tools are described in words, and reasoning and answer are read by their recipients.
 MUSE = ModelFormat(
@@ -225,6 +247,7 @@ FORMATS = (
     GIGACHAT_3_1,
     GIGACHAT_3,
     MINICPM_5,
+    K2_HORIZON,
     MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
