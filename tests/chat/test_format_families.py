@@ -128,6 +128,18 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</ifm|tool_call></ifm|tool_calls>",
         Told(calls=[("get_weather", PARIS)]),
     ),
+    (
+        "dots",
+        '<dots_function_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'
+        '</invoke><invoke name="now"></invoke></dots_function_call>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "dots",
+        '<dots_function_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n'
+        "</dots_function_call>",
+        Told(calls=[("get_weather", PARIS)]),
+    ),
 ]
 
 

@@ -198,6 +198,26 @@ K2_HORIZON = ModelFormat(
     ),
 )
 
+DOTS = ModelFormat(
+    "dots",
+    detect=(("<dots_function_call>",),),
+    reasoning=Reasoning(),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        lead="\n",
+        begin="<dots_function_call>\n",
+        call=(
+            Literal('<invoke name="'),
+            Name(),
+            Literal('">\n'),
+            ParameterList('<parameter name="', '">', "</parameter>\n"),
+            Literal("</invoke>\n"),
+        ),
+        end="</dots_function_call>",
+        triggers=("<dots_function_call>",),
+    ),
+)
+
 # Every message names its recipient, a call the function itself, before any marker:
 # tools are described in words, and reasoning and answer are read by their recipients.
 MUSE = ModelFormat(
@@ -248,6 +268,7 @@ FORMATS = (
     GIGACHAT_3,
     MINICPM_5,
     K2_HORIZON,
+    DOTS,
     MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
