@@ -140,6 +140,18 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</dots_function_call>",
         Told(calls=[("get_weather", PARIS)]),
     ),
+    (
+        "internlm-2",
+        'I look.<|action_start|> <|plugin|>\n{"name": "get_weather", "parameters": '
+        '{"city": "Paris"}}<|action_end|>',
+        Told(answer="I look.", calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "internlm-2",
+        '<|action_start|><|plugin|>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '<|action_end|>\n<|action_start|><|plugin|>{"name": "now", "arguments": {}}<|action_end|>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
 ]
 
 
