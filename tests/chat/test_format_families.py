@@ -152,6 +152,12 @@ FAMILIES: list[tuple[str, str, Told]] = [
         '<|action_end|>\n<|action_start|><|plugin|>{"name": "now", "arguments": {}}<|action_end|>',
         Told(calls=[("get_weather", PARIS), ("now", {})]),
     ),
+    (
+        "jamba",
+        '<tool_calls>[\n    {"name": "get_weather", "arguments": {"city": "Paris"}},\n'
+        '    {"name": "now", "arguments": {}}\n]</tool_calls>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
 ]
 
 

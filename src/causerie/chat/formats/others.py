@@ -218,6 +218,19 @@ DOTS = ModelFormat(
     ),
 )
 
+JAMBA = ModelFormat(
+    "jamba",
+    detect=(("<|bom|>", "<tool_calls>"),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        begin="<tool_calls>[",
+        call=JSON_CALL,
+        separator=", ",
+        end="]</tool_calls>",
+        triggers=("<tool_calls>",),
+    ),
+)
+
 # Every message names its recipient, a call the function itself, before any marker:
 # tools are described in words, and reasoning and answer are read by their recipients.
 MUSE = ModelFormat(
@@ -269,6 +282,7 @@ FORMATS = (
     MINICPM_5,
     K2_HORIZON,
     DOTS,
+    JAMBA,
     MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
