@@ -158,6 +158,24 @@ FAMILIES: list[tuple[str, str, Told]] = [
         '    {"name": "now", "arguments": {}}\n]</tool_calls>',
         Told(calls=[("get_weather", PARIS), ("now", {})]),
     ),
+    (
+        "xlam-2",
+        '[\n  {"name": "get_weather", "arguments": {"city": "Paris"}},\n'
+        '  {"name": "now", "arguments": {}}\n]',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "xlam-2",
+        '```json\n[{"name": "get_weather", "arguments": {"city": "Paris"}}]\n```',
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "xlam-2",
+        '<think>\nHm.\n</think>\n\n[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
+        Told("Hm.", calls=[("get_weather", PARIS)]),
+    ),
+    ("xlam-2", '[{"name": "Ann"}] is JSON.', Told(answer='[{"name": "Ann"}] is JSON.')),
+    ("xlam-2", "[1] is a note.", Told(answer="[1] is a note.")),
 ]
 
 

@@ -231,6 +231,16 @@ JAMBA = ModelFormat(
     ),
 )
 
+# A list and nothing else; one template for Qwen's and one for Llama's control tokens.
+XLAM_2 = ModelFormat(
+    "xlam-2",
+    detect=(("make calls in a single JSON array",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
+    ),
+)
+
 # Every message names its recipient, a call the function itself, before any marker:
 # tools are described in words, and reasoning and answer are read by their recipients.
 MUSE = ModelFormat(
@@ -283,6 +293,7 @@ FORMATS = (
     K2_HORIZON,
     DOTS,
     JAMBA,
+    XLAM_2,
     MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
