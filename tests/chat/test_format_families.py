@@ -176,6 +176,12 @@ FAMILIES: list[tuple[str, str, Told]] = [
     ),
     ("xlam-2", '[{"name": "Ann"}] is JSON.', Told(answer='[{"name": "Ann"}] is JSON.')),
     ("xlam-2", "[1] is a note.", Told(answer="[1] is a note.")),
+    (
+        "toolace",
+        "[get_weather(city='Paris', tags=['a', \"b\"]), now()]",
+        Told(calls=[("get_weather", {"city": "Paris", "tags": ["a", "b"]}), ("now", {})]),
+    ),
+    ("toolace", "[get_wether(city='Paris')]", Told(answer="[get_wether(city='Paris')]")),
 ]
 
 
