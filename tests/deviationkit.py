@@ -96,6 +96,20 @@ def on_other_lines(form: ModelFormat, made: Sequence[Call]) -> str | None:
     return write_calls(replace(broken, separator=f"\n{calls.separator}\n"), made)
 
 
+def on_one_line(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    """No line break between the tags of a call and of its parameters."""
+    calls = _section(form)
+    listed = next((one for one in calls.call if isinstance(one, ParameterList)), None)
+    if listed is None:
+        return None
+    texts = {field: getattr(listed, field).replace("\n", "") for field in ("between", "after")}
+    dense = _with_literals(
+        _replaced(calls, {ParameterList: replace(listed, **texts)}),
+        lambda text: text.replace("\n", ""),
+    )
+    return write_calls(replace(dense, begin=calls.begin.strip(), separator=""), made)
+
+
 def without_ids(form: ModelFormat, made: Sequence[Call]) -> str | None:
     """An object without the id that the family writes behind the arguments."""
     calls = _section(form)
@@ -261,6 +275,7 @@ DEVIATIONS: Mapping[str, Deviation] = {
         as_a_string,
         in_json,
         on_other_lines,
+        on_one_line,
         without_ids,
         with_ids,
         with_a_bracket_too_many,

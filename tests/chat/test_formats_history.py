@@ -103,7 +103,8 @@ def _calls_in_prompt(
 def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str, str]:
     """Return the declared text of reasoning and answer of the past, and the prompt."""
     assert form.reasoning
-    said = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "ANSWER"
+    said = write_reasoning(form.reasoning, "Hm, so.")
+    said += form.answer_open + form.answer_space + "ANSWER"
     answer = Message("assistant", "ANSWER", reasoning_content="Hm, so.")
     return said, _rendered(template, form, answer, [], False)
 

@@ -240,25 +240,29 @@ class SectionReader:
         text, self._held = self._held + text, ""
         stripped = text.lstrip()
         separator = self._form.separator.strip()
-        ends = (self._form.end.strip(), *markers(self._form.end))
-        again = separator or self._next_call_mark()
-        for end in filter(None, ends):
+        ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
+        again = (separator,) if separator else self._next_call_marks()
+        for end in ends:
             if stripped.startswith(end):
                 self.rest = stripped[len(end) :]
                 return None
-        if again and stripped.startswith(again):
+        if stripped.startswith(again):
             self._queue, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
-        if any(mark and mark.startswith(stripped) for mark in (*ends, again)):
+        if any(mark.startswith(stripped) for mark in (*ends, *again)):
             self._held = text  # a mark may be arriving, or nothing more at all
             return None
         self.rest = text
         return None
 
-    def _next_call_mark(self) -> str:
-        first = self._form.call[0]
-        text = first.text.strip() if isinstance(first, Literal) else ""
-        return "{" if text.startswith("{") else "".join(text.split()[:1])
+    def _next_call_marks(self) -> tuple[str, ...]:
+        """Return the texts that another call may begin with where no separator announces it."""
+        first, *others = self._form.call
+        if isinstance(first, Name):  # only an offered function is told from other text
+            behind = others[0].text if isinstance(others[0], Literal) else ""
+            return tuple(name + behind for name in self._tools)
+        words = first.text.split() if isinstance(first, Literal) else []
+        return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})

@@ -204,11 +204,20 @@ class _Section:
         form, text = self._form, self._text
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
-            return [f"{text.literal(form.begin)} {self._rest()}", *resumed]
+            return [self._from_start(), *resumed]
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in call_triggers(form):
             options.append(f"{text.free_until(mark)} {self._behind(mark)}")
         return options
+
+    def _from_start(self) -> str:
+        """Return the section, its first texts as one: else the lexer would follow free text."""
+        form, text = self._form, self._text
+        first, *others = form.call
+        if not isinstance(first, Literal):
+            return f"{text.literal(form.begin)} {self._rest()}"
+        whole = (Literal(form.begin + first.text), *others)
+        return self._with_first(whole)
 
     def marks_at_start(self) -> tuple[str, ...]:
         """Return the texts with which no free text may begin."""
@@ -231,9 +240,13 @@ class _Section:
         first = form.call[0]
         assert isinstance(first, Literal)
         left = (form.begin + first.text)[len(trigger) :]
-        cut = (Literal(left), *form.call[1:]) if left else form.call[1:]
+        return self._with_first((Literal(left), *form.call[1:]) if left else form.call[1:])
+
+    def _with_first(self, segments: Sequence[Segment]) -> str:
+        """Return the section without its beginning, its first call written as ``segments``."""
+        form, text = self._form, self._text
         names = sorted(self._plan.tools)
-        call = text.rule(" | ".join(text.rule(self._one(name, cut)) for name in names))
+        call = text.rule(" | ".join(text.rule(self._one(name, segments)) for name in names))
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""

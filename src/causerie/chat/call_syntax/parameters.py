@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 from causerie.chat.call_syntax.base import Read, Schema, json_value, text_overlap
 from causerie.chat.call_syntax.choices import (
@@ -32,6 +33,13 @@ _QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
+@cache
+def _loosely(text: str) -> re.Pattern[str]:
+    """Return a search for fixed text; white space in it, and between tags, may be any or none."""
+    words = re.split(r"\s+|(?<=>)(?=<)", text.strip())
+    return re.compile(r"\s*".join(map(re.escape, words)))
+
+
 class ParameterReader:
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
@@ -44,11 +52,11 @@ class ParameterReader:
         self._schema = schema
         self._before = form.before.strip()
         self._after = form.after.strip()
-        self._between = [form.between.strip()]
+        self._between = [_loosely(form.between)]
         self._typed: tuple[str, str] | None = None
         if form.between_json is not None:
             head, typed, tail = form.between_json.partition("{type}")
-            self._between.append(form.between_json.strip())
+            self._between.append(_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
         self._count = 0
@@ -104,12 +112,17 @@ class ParameterReader:
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
         """Return the end of a key, the start of its value, and whether the value is a string."""
-        places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
-        found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
-        if not found or self._undecided(text, found[0][0]):
+        found = [
+            (match.start(), -match.end(), mark)
+            for mark in self._between
+            if (match := mark.search(text, len(self._before)))
+        ]
+        if not found:
             return None
-        at, size, mark = found[0]
-        return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
+        at, end, mark = min(found, key=lambda each: each[:2])
+        if len(self._between) > 1 and self._undecided(text, at):
+            return None
+        return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
         """Return the same where the type is named between two texts."""
@@ -123,8 +136,9 @@ class ParameterReader:
 
     def _undecided(self, text: str, at: int) -> bool:
         """Two announcements where one begins like the other: wait for all of what stands there."""
-        arriving = max(text_overlap(text, mark) for mark in self._between)
-        return len(self._between) > 1 and arriving >= len(text) - at
+        form = self._form
+        marks = (form.between.strip(), (form.between_json or "").strip())
+        return max(text_overlap(text, mark) for mark in marks) >= len(text) - at
 
     def _open_value(self, key: str) -> None:
         self._value = property_in(self._schema, key)

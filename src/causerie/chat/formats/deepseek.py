@@ -72,24 +72,27 @@ DEEPSEEK_V3_1 = ModelFormat(
 )
 
 
-def _marked_up(section: str) -> CallSection:
-    """Calls in the mark-up of V3.2 and later; ``section`` is the name of the outer tag."""
+def marked_up(section: str, mark: str = "｜DSML｜") -> CallSection:
+    """Return calls in the mark-up of V3.2 and later.
+
+    ``section`` is the name of the outer tag; ``mark`` stands before the name of every tag.
+    """
     return CallSection(
         lead="\n\n",
-        begin=f"<｜DSML｜{section}>\n",
+        begin=f"<{mark}{section}>\n",
         call=(
-            Literal('<｜DSML｜invoke name="'),
+            Literal(f'<{mark}invoke name="'),
             Name(),
             Literal('">\n'),
             ParameterList(
-                before='<｜DSML｜parameter name="',
+                before=f'<{mark}parameter name="',
                 between='" string="true">',
                 between_json='" string="false">',
-                after="</｜DSML｜parameter>\n",
+                after=f"</{mark}parameter>\n",
             ),
-            Literal("</｜DSML｜invoke>\n"),
+            Literal(f"</{mark}invoke>\n"),
         ),
-        end=f"</｜DSML｜{section}>",
+        end=f"</{mark}{section}>",
     )
 
 
@@ -98,7 +101,7 @@ DEEPSEEK_V3_2 = ModelFormat(
     detect=(("｜DSML｜", "function_calls>"),),
     reasoning=_BARE,
     thinking=_SWITCH,
-    calls=_marked_up("function_calls"),
+    calls=marked_up("function_calls"),
 )
 
 DEEPSEEK_V4 = replace(
@@ -106,7 +109,7 @@ DEEPSEEK_V4 = replace(
     name="deepseek-v4",
     detect=(("｜DSML｜",),),
     thinking=replace(_SWITCH, effort="reasoning_effort", efforts=("high", "max")),
-    calls=_marked_up("tool_calls"),
+    calls=marked_up("tool_calls"),
 )
 
 FORMATS = (

@@ -1,4 +1,4 @@
-"""Gemma: 4 with calls and thinking of its own, before it neither."""
+"""Gemma: 4 with calls and thinking of its own, before it neither, but for FunctionGemma."""
 
 from __future__ import annotations
 
@@ -38,6 +38,21 @@ GEMMA_4 = ModelFormat(
     skip=("<|tool_response>",),
 )
 
+FUNCTION_GEMMA = ModelFormat(
+    "function-gemma",
+    detect=(("<start_function_call>",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        call=(
+            Literal("<start_function_call>call:"),
+            Name(),
+            LooseArguments("<escape>"),
+            Literal("<end_function_call>"),
+        ),
+    ),
+    skip=("<start_function_response>",),
+)
+
 GEMMA_3 = replace(GENERIC, name="gemma-3", detect=(("<start_of_turn>",),))
 
-FORMATS = (GEMMA_4, GEMMA_3)
+FORMATS = (GEMMA_4, FUNCTION_GEMMA, GEMMA_3)

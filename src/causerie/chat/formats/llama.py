@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from causerie.chat.formats.format import (
     CallSection,
     JsonArguments,
@@ -65,6 +67,14 @@ LLAMA_4_PYTHONIC = ModelFormat(
     skip=("<|python_end|>",),
 )
 
+# ToolACE, and Llama 3.2 where it is told to write so.
+TOOL_ACE = replace(
+    LLAMA_4_PYTHONIC,
+    name="toolace",
+    detect=(("[func_name1(params_name1=params_value1",),),
+    skip=(),
+)
+
 FUNCTIONARY_3_1 = ModelFormat(
     "functionary-3.1",
     detect=(("<function=", "<|start_header_id|>"),),
@@ -107,6 +117,7 @@ FORMATS = (
     FIREFUNCTION_2,
     FUNCTIONARY_3_2,
     FUNCTIONARY_3_1,
+    TOOL_ACE,
     LLAMA_4,
     LLAMA_4_PYTHONIC,
     LLAMA_3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from causerie.chat.formats.deepseek import marked_up
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -141,6 +142,15 @@ GIGACHAT_3_1 = replace(
     ),
 )
 
+GIGACHAT_3_5 = ModelFormat(
+    "gigachat-3.5",
+    detect=(("｜GCML｜",),),
+    reasoning=Reasoning(after_open="", before_close=""),
+    thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}, default="off"),
+    calls=marked_up("tool_calls", "｜GCML｜"),
+    skip=("<|message_sep|>",),
+)
+
 # A text with line breaks or angle brackets stands in a CDATA block.
 MINICPM_5 = ModelFormat(
     "minicpm-5",
@@ -163,6 +173,71 @@ MINICPM_5 = ModelFormat(
         ),
         separator="\n",
         triggers=('<function name="',),
+    ),
+)
+
+# With less effort the model writes other markers of reasoning, so only the highest is asked for.
+K2_HORIZON = ModelFormat(
+    "k2-horizon",
+    detect=(("<ifm|tool_calls>",),),
+    reasoning=Reasoning(
+        "<ifm|think>", "</ifm|think>", after_open="\n", before_close="\n", after_close="\n"
+    ),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        begin="<ifm|tool_calls>\n",
+        call=(
+            Literal("<ifm|tool_call>"),
+            Name(),
+            Literal("\n"),
+            ParameterList("<ifm|arg_key>", "</ifm|arg_key>\n<ifm|arg_value>", "</ifm|arg_value>\n"),
+            Literal("</ifm|tool_call>\n"),
+        ),
+        end="</ifm|tool_calls>",
+        triggers=("<ifm|tool_calls>",),
+    ),
+)
+
+DOTS = ModelFormat(
+    "dots",
+    detect=(("<dots_function_call>",),),
+    reasoning=Reasoning(),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        lead="\n",
+        begin="<dots_function_call>\n",
+        call=(
+            Literal('<invoke name="'),
+            Name(),
+            Literal('">\n'),
+            ParameterList('<parameter name="', '">', "</parameter>\n"),
+            Literal("</invoke>\n"),
+        ),
+        end="</dots_function_call>",
+        triggers=("<dots_function_call>",),
+    ),
+)
+
+JAMBA = ModelFormat(
+    "jamba",
+    detect=(("<|bom|>", "<tool_calls>"),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        begin="<tool_calls>[",
+        call=JSON_CALL,
+        separator=", ",
+        end="]</tool_calls>",
+        triggers=("<tool_calls>",),
+    ),
+)
+
+# A list and nothing else; one template for Qwen's and one for Llama's control tokens.
+XLAM_2 = ModelFormat(
+    "xlam-2",
+    detect=(("make calls in a single JSON array",),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
     ),
 )
 
@@ -211,9 +286,14 @@ FORMATS = (
     APERTUS,
     APRIEL,
     SOLAR_OPEN,
+    GIGACHAT_3_5,
     GIGACHAT_3_1,
     GIGACHAT_3,
     MINICPM_5,
+    K2_HORIZON,
+    DOTS,
+    JAMBA,
+    XLAM_2,
     MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,

@@ -1,0 +1,197 @@
+"""Replies as models of each family write them, cut at every place.
+
+Expected: reasoning, answer, calls. What the declarations say by themselves is tested in
+``test_formats.py``; here are the spellings that the models and their servers are known for.
+"""
+
+from __future__ import annotations
+
+import pytest
+from formatkit import Told, read
+
+from causerie.chat.formats.registry import by_name
+
+PARIS = {"city": "Paris"}
+FAMILIES: list[tuple[str, str, Told]] = [
+    (
+        "olmo-3",
+        "<function_calls>\nget_weather(city='Paris', hot=true)\nnow()\n</function_calls>",
+        Told(calls=[("get_weather", {"city": "Paris", "hot": True}), ("now", {})]),
+    ),
+    (
+        "olmo-3",
+        'I look.<function_calls>get_weather(city="a\\n)b", tags=["x", \'y\'])</function_calls>',
+        Told(answer="I look.", calls=[("get_weather", {"city": "a\n)b", "tags": ["x", "y"]})]),
+    ),
+    (
+        "olmo-3",
+        "A <function_calls> holds calls.",
+        Told(answer="A <function_calls> holds calls."),
+    ),
+    (
+        "olmo-3-think",
+        "<think>Hm.</think>\n\n<function_calls>time(zone='UTC')\nget_weather(city='Paris')"
+        "</function_calls>",
+        Told("Hm.", calls=[("time", {"zone": "UTC"}), ("get_weather", PARIS)]),
+    ),
+    (
+        "ernie-4.5",
+        "<think>\nHm.\n</think>\n\n\n<response>\nHello\n\n  you\n</response>\n",
+        Told("Hm.", "Hello\n\n  you"),
+    ),
+    (
+        "ernie-4.5",
+        '<think>\nHm.\n</think>\n\n\n<tool_call>\n{"name": "get_weather", "arguments": '
+        '{"city": "Paris"}}\n</tool_call>\n<tool_call>\n{"name": "now", "arguments": {}}\n'
+        "</tool_call>\n",
+        Told("Hm.", calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "gigachat-3.5",
+        "<think>Hm.</think>\n\nI look.\n\n<｜GCML｜tool_calls>\n"
+        '<｜GCML｜invoke name="get_weather">\n'
+        '<｜GCML｜parameter name="city" string="true">12</｜GCML｜parameter>\n'
+        '<｜GCML｜parameter name="days" string="false">12</｜GCML｜parameter>\n</｜GCML｜invoke>\n'
+        "</｜GCML｜tool_calls><|message_sep|>\n\n",
+        Told("Hm.", "I look.", [("get_weather", {"city": "12", "days": 12})]),
+    ),
+    (
+        "gigachat-3.5",
+        "Hello<|message_sep|>",
+        Told(answer="Hello"),
+    ),
+    (
+        "step-3",
+        "<think>Hm.</think>Yes.<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="get_weather"><steptml:parameter name="city">Paris'
+        '</steptml:parameter><steptml:parameter name="hot">true</steptml:parameter>'
+        "</steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+        Told("Hm.", "Yes.", [("get_weather", {"city": "Paris", "hot": True})]),
+    ),
+    (
+        "step-3",
+        "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="now">\n</steptml:invoke><｜tool_call_end｜>\n'
+        "<｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="time">\n<steptml:parameter name="zone">UTC</steptml:parameter>\n'
+        "</steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
+        Told(calls=[("now", {}), ("time", {"zone": "UTC"})]),
+    ),
+    (
+        "longcat-flash",
+        '<longcat_tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '</longcat_tool_call><longcat_tool_call>{"name": "now", "arguments": {}}'
+        "</longcat_tool_call>",
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "longcat-flash",
+        '<longcat_tool_call>[{"name": "get_weather", "arguments": {"city": "Paris"}}, '
+        '{"name": "now", "arguments": {}}]</longcat_tool_call>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "longcat-2",
+        "<longcat_think>\nHm.\n</longcat_think>\nI look.<longcat_tool_call>get_weather"
+        "<longcat_arg_key>city</longcat_arg_key><longcat_arg_value>Paris</longcat_arg_value>"
+        "<longcat_arg_key>days</longcat_arg_key><longcat_arg_value>3</longcat_arg_value>"
+        "</longcat_tool_call>",
+        Told("Hm.", "I look.", [("get_weather", {"city": "Paris", "days": 3})]),
+    ),
+    (
+        "longcat-2",
+        "<longcat_tool_call>now\n</longcat_tool_call>",
+        Told(calls=[("now", {})]),
+    ),
+    (
+        "function-gemma",
+        "<start_function_call>call:get_weather{city:<escape>a, {b}<escape>,days:3,"
+        "tags:[<escape>x<escape>]}<end_function_call><start_function_response>",
+        Told(calls=[("get_weather", {"city": "a, {b}", "days": 3, "tags": ["x"]})]),
+    ),
+    (
+        "function-gemma",
+        "<start_function_call>call:now{}<end_function_call>"
+        "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
+        Told(calls=[("now", {}), ("get_weather", PARIS)]),
+    ),
+    (
+        "k2-horizon",
+        "<ifm|think>\nHm.\n</ifm|think>\nI look.<ifm|tool_calls><ifm|tool_call>get_weather\n"
+        "<ifm|arg_key>city</ifm|arg_key><ifm|arg_value>Paris</ifm|arg_value></ifm|tool_call>"
+        "<ifm|tool_call>now\n</ifm|tool_call></ifm|tool_calls>",
+        Told("Hm.", "I look.", [("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "k2-horizon",
+        '<ifm|tool_calls><ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        "</ifm|tool_call></ifm|tool_calls>",
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "dots",
+        '<dots_function_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'
+        '</invoke><invoke name="now"></invoke></dots_function_call>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "dots",
+        '<dots_function_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n'
+        "</dots_function_call>",
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "internlm-2",
+        'I look.<|action_start|> <|plugin|>\n{"name": "get_weather", "parameters": '
+        '{"city": "Paris"}}<|action_end|>',
+        Told(answer="I look.", calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "internlm-2",
+        '<|action_start|><|plugin|>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '<|action_end|>\n<|action_start|><|plugin|>{"name": "now", "arguments": {}}<|action_end|>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "jamba",
+        '<tool_calls>[\n    {"name": "get_weather", "arguments": {"city": "Paris"}},\n'
+        '    {"name": "now", "arguments": {}}\n]</tool_calls>',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "xlam-2",
+        '[\n  {"name": "get_weather", "arguments": {"city": "Paris"}},\n'
+        '  {"name": "now", "arguments": {}}\n]',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "xlam-2",
+        '```json\n[{"name": "get_weather", "arguments": {"city": "Paris"}}]\n```',
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "xlam-2",
+        '<think>\nHm.\n</think>\n\n[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
+        Told("Hm.", calls=[("get_weather", PARIS)]),
+    ),
+    ("xlam-2", '[{"name": "Ann"}] is JSON.', Told(answer='[{"name": "Ann"}] is JSON.')),
+    ("xlam-2", "[1] is a note.", Told(answer="[1] is a note.")),
+    (
+        "toolace",
+        "[get_weather(city='Paris', tags=['a', \"b\"]), now()]",
+        Told(calls=[("get_weather", {"city": "Paris", "tags": ["a", "b"]}), ("now", {})]),
+    ),
+    ("toolace", "[get_wether(city='Paris')]", Told(answer="[get_wether(city='Paris')]")),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), FAMILIES)
+def test_a_reply_is_read_wherever_it_is_cut(name: str, text: str, expected: Told) -> None:
+    form = by_name(name)
+    for cut in range(len(text)):
+        told = read(form, text, cuts=[cut])
+        told.answer = told.answer.strip()
+        assert told == expected, text[:cut]
+    told = read(form, text, size=1)
+    told.answer = told.answer.strip()
+    assert told == expected
