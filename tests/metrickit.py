@@ -22,7 +22,8 @@ def exposed() -> dict[str, tuple[str, set[str]]]:
     target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]  # unused
     target_state.failed(Overloaded("full"))
     target_state.call_stats.add(["fine"])
-    engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
+    member = EngineStatus("http://h:1", EngineState.READY)
+    engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1, members=(member,))
     counters = MetricsCounters(
         Statuses([engine]).status,
         lambda: [("m", 1)],

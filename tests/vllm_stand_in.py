@@ -85,7 +85,7 @@ class Server:
         try:
             async for item in self._items(body):
                 await response.write(b"data: " + json.dumps(item).encode() + b"\n\n")
-            if self.behaviour == "cut":
+            if self.behaviour in ("cut", "half"):
                 request.transport.close() if request.transport else None
                 return response
             await response.write(b"data: [DONE]\n\n")
@@ -109,16 +109,18 @@ class Server:
         if (sign := _CHARACTER.fullmatch(grammar)) and self.behaviour != "free":
             ids = self._ids(chr(int(sign.group(1), 16)))
         made = ids[: body["max_tokens"]]
+        if self.behaviour == "half":
+            made = made[:2]
         if self.behaviour == "together":
             yield self._chunk(body, made, self._reason(made))
         else:
             for index, id in enumerate(made):
-                last = index == len(made) - 1 and self.behaviour != "cut"
+                last = index == len(made) - 1 and self.behaviour not in ("cut", "half")
                 yield self._chunk(body, [id], self._reason(made) if last else None)
         while self.behaviour == "endless":
             yield self._chunk(body, [ids[0]], None)
             await asyncio.sleep(0.001)  # as fast as a model
-        if self.behaviour != "cut":
+        if self.behaviour not in ("cut", "half"):
             details = {"cached_tokens": 2}
             yield {
                 "choices": [],

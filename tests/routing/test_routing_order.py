@@ -16,7 +16,7 @@ from routingkit import (
 )
 
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.request import ChatRequest, Message, TextPart
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.order import order
 from causerie.routing.target_state import TargetState
@@ -49,6 +49,22 @@ def test_a_conversation_stays_where_it_began() -> None:
     )
     first = order(group(1, 1, 1), there, ASK, middle)[0]
     assert order(group(1, 1, 1), there, long, middle)[0] is first
+
+
+def test_a_line_that_changes_at_every_turn_does_not_move_a_conversation() -> None:
+    there = target_states(*[0] * 8)
+    system = "You are an agent.\nBe brief."
+
+    def turn(number: int, *, parted: bool) -> ChatRequest:
+        line = f"x-anthropic-billing-header: cc_version=2.1; cch={number:05x};"
+        apart = (TextPart(line), TextPart(system))
+        content = apart if parted else f"{line}\n{system}"
+        asked = Message("user", "Hi"), Message("assistant", "Yes"), Message("user", str(number))
+        return ChatRequest(model="m", messages=(Message("system", content), *asked[: number + 1]))
+
+    for parted in (False, True):
+        turns = [turn(number, parted=parted) for number in range(20)]
+        assert len({order(group(*[1] * 8), there, one, middle)[0].name for one in turns}) == 1
 
 
 def test_a_session_stays_whatever_is_said() -> None:

@@ -70,7 +70,7 @@ def ps(
     """Show the running services of this user, and their models.
 
     CONTEXT is in force for one request, prompt and output together. MEMORY is
-    an estimate.
+    an estimate. Below a pool stand its servers.
 
     **Examples**
 
@@ -157,6 +157,8 @@ def _table(found: Sequence[Service], known: Library) -> Table:
         where = (one.facts.address, str(one.facts.pid))
         for model in one.facts.models:
             table.add_row(model.id, *_words(model, known), *where)
+            for each in model.members:
+                table.add_row("", each.address, each.state, "", f"{each.busy}/{each.slots}")
         if not one.facts.models:
             table.add_row(*"-" * (len(_COLUMNS) - len(where)), *where)
     return table

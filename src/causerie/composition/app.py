@@ -10,14 +10,13 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import structs
 
-from causerie.composition.certificates import tls_context, tls_digest
+from causerie.composition.certificates import tls_digest
 from causerie.composition.control import answering
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import listen, service
@@ -35,14 +34,12 @@ from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.registry import engine_factory
-from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.removal import remove
-from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings, Vllm
+from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.environment import runtime_folder, variables
-from causerie.transport.client import Reach
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
@@ -132,7 +129,7 @@ async def _fetched(
     """The weights of a model of ours; of one that others serve, the rest of its folder."""
     fetch = weights_module.fetch
     if model.engine == "vllm":
-        fetch = partial(weights_module.fetch_folder, weights=model.vllm.address is None)
+        fetch = partial(weights_module.fetch_folder, weights=not model.vllm.elsewhere)
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
     return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
@@ -169,24 +166,6 @@ def _preloaded(settings: Settings) -> list[str]:
 def _llamacpp_options(llamacpp: LlamaCpp) -> LlamaCppOptions:
     plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
     return LlamaCppOptions(**plain)
-
-
-def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
-    """Return the options to start it, or its address. Blocks; raises :class:`EngineFailed`."""
-    if vllm.address is None:
-        return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
-    try:
-        tls = tls_context(vllm.tls) if vllm.address.startswith("https://") else None
-    except OSError as error:  # ssl.SSLError is one
-        raise EngineFailed(f"certificates for {vllm.address} cannot be used: {error}") from error
-    return Elsewhere(
-        vllm.address,
-        key,
-        vllm.served_name,
-        vllm.context,
-        vllm.parallel,
-        Reach(tls=tls, server_name=vllm.tls.server_name),
-    )
 
 
 class _Makers:
@@ -229,6 +208,11 @@ class _Makers:
             except ValueError as error:
                 raise EngineFailed(f"the options of {model.id} are wrong: {error}") from error
 
+        def renew(engine: ManagedEngine) -> None:
+            from causerie.composition.vllm_engines import renew_members  # noqa: PLC0415 - as below
+
+            renew_members(engine, model.vllm)
+
         return FleetEntry(
             model=model.id,
             make=make,
@@ -237,13 +221,16 @@ class _Makers:
             wait_seconds=self._wait_seconds(model),
             preload=preload,
             recipe=self._recipe(model),
+            renew=renew if model.vllm.addresses else None,
         )
 
     def _recipe(self, model: ModelSettings) -> object:
         """Return the inputs of the engine; with other inputs it is another engine."""
-        engines = self._settings.engines
+        engines, vllm = self._settings.engines, model.vllm
+        if vllm.addresses:  # a pool stays the same whoever is in it
+            vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
         return (
-            model.engine, model.ref, model.llamacpp, model.vllm, model.options,
+            model.engine, model.ref, model.llamacpp, vllm, model.options,
             self._settings.weights, engines.load_seconds, self._secrets(model),
         )  # fmt: skip
 
@@ -256,7 +243,7 @@ class _Makers:
 
     def _wait_seconds(self, model: ModelSettings) -> float:
         waits = self._settings.engines.load_wait_seconds
-        return waits if model.vllm.address is None else min(waits, _REACH_SECONDS)
+        return min(waits, _REACH_SECONDS) if model.vllm.elsewhere else waits
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
         weights = await self._weights(model)
@@ -271,19 +258,11 @@ class _Makers:
 
     async def _vllm(self, model: ModelSettings) -> ManagedEngine:
         # Imported here: its tokenizer's library takes memory, which other engines do not need.
-        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415 - see above
+        from causerie.composition.vllm_engines import vllm_engine  # noqa: PLC0415 - see above
 
         weights = await self._weights(model)
         key = self._credentials.models.get(model.id)
-        options = await asyncio.to_thread(_vllm_options, model.vllm, key)
-        return await asyncio.to_thread(
-            VllmEngine,
-            model.id,
-            weights.path,
-            options,
-            ref=model.ref or "",
-            load_seconds=self._settings.engines.load_seconds,
-        )
+        return await vllm_engine(model, weights.path, key, self._settings.engines.load_seconds)
 
     async def _weights(self, model: ModelSettings) -> CachedWeights:
         """One download at a time: it has the whole line, and there is one bar.

@@ -24,6 +24,17 @@ class RunningModel(Struct, frozen=True):
     busy: int
     memory_bytes: int | None
     """An estimate; ``None`` where nothing is loaded."""
+    members: tuple[RunningMember, ...] = ()
+    """Of a pool."""
+
+
+class RunningMember(Struct, frozen=True):
+    """One server of a pool, as it is now."""
+
+    address: str
+    state: str
+    slots: int
+    busy: int
 
 
 class ServiceFacts(Struct, frozen=True):
@@ -51,6 +62,10 @@ def running_models(
             slots=status.slots,
             busy=status.busy,
             memory_bytes=status.memory_bytes,
+            members=tuple(
+                RunningMember(each.model, each.state.value, each.slots, each.busy)
+                for each in status.members
+            ),
         )
         for status in statuses
         if status.model in known

@@ -138,7 +138,9 @@ def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
 def _engine(status: EngineStatus) -> StatusBadge:
     if status.state is EngineState.READY:
         busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
-        return StatusBadge(status.model, "ready", "good", busy)
+        away = status.detail if status.members else ""
+        tone = "warn" if away else "good"
+        return StatusBadge(status.model, "ready", tone, ", ".join(filter(None, [busy, away])))
     if status.state is EngineState.LOADING:
         done = f"{status.progress * 100:.0f} %" if status.progress is not None else status.detail
         return StatusBadge(status.model, "loading", "warn", done, status.progress)

@@ -25,6 +25,17 @@ _Value = TypeVar("_Value")
 ServiceState = Literal["live", "ready", "loading", "stopping", "failed"]
 
 
+class MemberHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one server of a pool."""
+
+    address: str
+    state: str
+    slots: int
+    busy: int
+    restarts: int
+    detail: str | UnsetType = UNSET
+
+
 class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     """State of one of our engines."""
 
@@ -37,6 +48,7 @@ class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float | UnsetType = UNSET
     memory_bytes: int | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+    members: Sequence[MemberHealth] | UnsetType = UNSET
 
 
 class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +142,19 @@ class HealthHandlers:
             idle_seconds=_given(status.idle_seconds),
             memory_bytes=_given(status.memory_bytes),
             detail=status.detail or UNSET,
+            members=[_member(each) for each in status.members] or UNSET,
         )
+
+
+def _member(status: EngineStatus) -> MemberHealth:
+    return MemberHealth(
+        address=status.model,
+        state=status.state.value,
+        slots=status.slots,
+        busy=status.busy,
+        restarts=status.restarts,
+        detail=status.detail or UNSET,
+    )
 
 
 def _target(status: TargetStatus) -> TargetHealthEntry:

@@ -47,6 +47,8 @@ class EngineStatus:
     context: int | None = None
     """Tokens of one request, prompt and output together, once the engine knows."""
     detail: str = ""
+    members: tuple[EngineStatus, ...] = ()
+    """Of a pool: its engines, each by its own name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,10 @@ class EngineFailed(Exception):
     """The engine broke, or went away, before or in the middle of a generation.
 
     ``loading`` says that it is only not there yet; ``retry_after`` is in seconds.
+    ``refused`` says that the engine is well and takes no such request.
     """
+
+    refused = False
 
     def __init__(self, message: str, *, loading: bool = False, retry_after: float = 1.0) -> None:
         super().__init__(message)

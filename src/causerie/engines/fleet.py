@@ -98,6 +98,7 @@ class Fleet:
             if model_slot is not None and model_slot.entry.recipe == entry.recipe:
                 del before[entry.model]
                 model_slot.entry = entry
+                model_slot.renew()
                 self._unload_when_idle(model_slot)
             else:
                 model_slot = self._model_slot(entry)
@@ -218,6 +219,7 @@ class Fleet:
         async with self._room:
             await self._make_room(model_slot.entry, engine.memory_bytes)
             model_slot.engine = engine
+            model_slot.renew()  # the entry may be another than the one that it was made for
 
     async def _make_room(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds

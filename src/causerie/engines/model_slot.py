@@ -50,6 +50,8 @@ class FleetEntry:
     """Longest wait of a request for a load."""
     recipe: object = field(default_factory=object)
     """An entry that replaces one with an equal recipe keeps its engine."""
+    renew: Callable[[ManagedEngine], None] | None = None
+    """Gives an engine that is kept what its recipe leaves open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +133,11 @@ class ModelSlot:
             _ = self.awaited.popleft()
         if not last:
             self.awaited.append(self.used_at + LEAVING_SECONDS)
+
+    def renew(self) -> None:
+        """Give the engine, if there is one, what the entry says now."""
+        if self.engine is not None and self.entry.renew is not None:
+            self.entry.renew(self.engine)
 
     def note_success(self) -> None:
         """Record that a load has succeeded."""

@@ -6,10 +6,9 @@ import asyncio
 import functools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from llguidance import LLTokenizer
@@ -60,9 +59,9 @@ class SupervisedEngine(ABC, Generic[C]):
     ``files``, and how one generation goes.
     """
 
-    def __init__(self, model: str, files: Iterable[Path], load_seconds: float) -> None:
+    def __init__(self, model: str, files: Files, load_seconds: float) -> None:
         self._model = model
-        self._files = Files(files)
+        self._files = files
         self._load_seconds = load_seconds
         self._supervisor = Supervisor(model, self._spawn)
         self._words_read: IndexedVocabulary | None = None
@@ -116,6 +115,16 @@ class SupervisedEngine(ABC, Generic[C]):
         """Return the process id of a child of ours, while it is ready."""
         child = self._supervisor.child
         return child.pid if child is not None else None
+
+    @property
+    def ready(self) -> bool:
+        """Return whether it can generate now."""
+        return self._supervisor.child is not None
+
+    @property
+    def restarts(self) -> int:
+        """Return how often its server was started or reached again."""
+        return self._supervisor.restarts
 
     async def start(self) -> None:
         """Load the model; raise :class:`EngineFailed` with the reason."""

@@ -354,6 +354,7 @@ class _Present(Collector):
             for model, value in values:
                 gauge.add_metric([model], value)
             yield gauge
+        yield from _members(statuses)
         target_health = _gauge(
             "target_state", "1 for the current state of a target.", "target", "state"
         )
@@ -387,6 +388,22 @@ class _Present(Collector):
             ended = _counter("worker_restarts", "Worker processes that ended and were replaced.")
             ended.add_metric([], replaced)
             yield ended
+
+
+def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
+    """Yield what there is of the members of pools."""
+    words = "1 for the current state of a member of a pool."
+    state = _gauge("pool_member_state", words, "model", "member", "state")
+    slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")
+    busy = _gauge("pool_member_busy_slots", "Slots in use.", "model", "member")
+    for pool in statuses:
+        for member in pool.members:
+            labels = [pool.model, member.model]
+            for one in EngineState:
+                state.add_metric([*labels, one.value], float(member.state is one))
+            slots.add_metric(labels, member.slots)
+            busy.add_metric(labels, member.busy)
+    yield from (state, slots, busy)
 
 
 def _labels(end: _End) -> tuple[str, str, str, str]:

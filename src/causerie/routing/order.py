@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
+from causerie.protocol.billing_line import without_billing_line
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.routing.target_state import TargetState
@@ -90,13 +91,16 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """Return the key of a conversation: its session, its cache key, or its opening."""
+    """Return the key of a conversation: its session, its cache key, or its opening.
+
+    The opening is read without the line that a client changes at every turn.
+    """
     if request.session_id is not None:
         return request.session_id
     if request.cache_key is not None:
         return request.cache_key
     texts = []
-    for message in request.messages:
+    for message in without_billing_line(request.messages):
         texts.append(message.text[:_AFFINITY_KEY_CHARACTERS])
         if message.role == "user":
             break

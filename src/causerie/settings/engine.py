@@ -75,6 +75,13 @@ class Vllm(Struct, frozen=True, kw_only=True):
             "started, and options of starting one mean nothing."
         ),
     ] = None
+    addresses: Annotated[
+        tuple[WebAddress, ...],
+        Meta(
+            description="Several such base URLs in place of `address`: servers of the same model, "
+            "which are used as one. A reload may add and remove some while others answer."
+        ),
+    ] = ()
     key: Annotated[
         KeyPlace | None,
         Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
@@ -115,3 +122,13 @@ class Vllm(Struct, frozen=True, kw_only=True):
         tuple[Text, ...],
         Meta(description="Further arguments of `vllm serve`, as documented there."),
     ] = ()
+
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """Return the base URLs of servers that others run; without any, one is started here."""
+        return self.addresses if self.address is None else (self.address,)
+
+    @property
+    def encrypted(self) -> bool:
+        """Return whether one of those is reached over TLS."""
+        return any(url.startswith("https://") for url in self.elsewhere)

@@ -16,11 +16,23 @@ _OURS = frozenset(
      "--ssl-keyfile", "--ssl-certfile", "--headless")
 )  # fmt: skip
 _ELSEWHERE = ("key", "served_name", "tls")
-_EITHER = ("address", "context", "parallel")
+_EITHER = ("address", "addresses", "context", "parallel")
 
 
 def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     """Everything that is wrong with them."""
+    yield from _option_rules(at, vllm)
+    if vllm.key is not None:
+        yield from secret_rules((*at, "key"), vllm.key)
+    if vllm.address is not None:
+        yield from _address_rules((*at, "address"), vllm.address)
+    yield from _pool_rules((*at, "addresses"), vllm)
+    if vllm.elsewhere:
+        tls = [one for one in vllm.elsewhere if one.startswith("https://")] or vllm.elsewhere
+        yield from tls_rules((*at, "tls"), vllm.tls, tls[0])
+
+
+def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
         if arg.partition("=")[0].replace("_", "-") in _OURS:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
@@ -28,15 +40,24 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for name in Vllm.__struct_fields__:
         if name in _EITHER or getattr(vllm, name) == getattr(without, name):
             continue
-        if vllm.address is None and name in _ELSEWHERE:
+        if not vllm.elsewhere and name in _ELSEWHERE:
             yield Broken((*at, name), "is for a vLLM that others run; it needs `address`")
-        if vllm.address is not None and name not in _ELSEWHERE:
+        if vllm.elsewhere and name not in _ELSEWHERE:
             words = "means nothing alongside `address`: who runs that server sets it there"
             yield Broken((*at, name), words)
-    if vllm.key is not None:
-        yield from secret_rules((*at, "key"), vllm.key)
-    if vllm.address is not None:
-        yield from address_rules((*at, "address"), vllm.address, "name its key by `key`")
-        yield from tls_rules((*at, "tls"), vllm.tls, vllm.address)
-        if vllm.address.rstrip("/").endswith("/v1"):
-            yield Broken((*at, "address"), "ends in /v1; it takes what stands before that")
+
+
+def _address_rules(at: KeyPath, address: str) -> Iterator[Broken]:
+    yield from address_rules(at, address, "name its key by `key`")
+    if address.rstrip("/").endswith("/v1"):
+        yield Broken(at, "ends in /v1; it takes what stands before that")
+
+
+def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+    if vllm.address is not None and vllm.addresses:
+        yield Broken(at, "stands alongside `address`; name all servers here, or only one there")
+    seen = [address.rstrip("/") for address in vllm.addresses]
+    for index, address in enumerate(seen):
+        yield from _address_rules((*at, index), vllm.addresses[index])
+        if address in seen[:index]:
+            yield Broken((*at, index), "stands there twice; each server is named once")

@@ -17,6 +17,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
+from causerie.engines.files import Files
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.options import (
@@ -60,7 +61,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         alongside = (*options.lora, options.draft)
         # As they were before they were read: a restart takes these and no others.
         files = (*parts(weights), *(Path(name) for name in alongside if name))
-        super().__init__(model, files, load_seconds)
+        super().__init__(model, Files(files), load_seconds)
         try:
             self._header = read_header(weights)
         except (WeightsError, OSError) as error:

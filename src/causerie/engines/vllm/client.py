@@ -34,6 +34,7 @@ from causerie.transport.response import HttpResponse
 
 _DONE = b"[DONE]"
 _PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
+_TOO_MANY = 429
 _ID = "token_id:"  # before the number, where a token is named by its id
 
 
@@ -74,6 +75,7 @@ class VllmRefused(EngineFailed):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, loading=status in _PASSING)
         self.status = status
+        self.refused = 400 <= status < 500 and status != _TOO_MANY
 
 
 class VllmClient:

@@ -23,14 +23,12 @@ from causerie.engines.recommended_sampling import of_folder
 from causerie.engines.supervised import Served, SupervisedEngine
 from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
 from causerie.engines.vllm.client import VllmClient
+from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
 from causerie.engines.vllm.process import spawn
 from causerie.engines.vllm.server import reached
 from causerie.engines.vllm.tokenizer import FolderTokenizer
 from causerie.engines.vocabulary import IndexedVocabulary, characters
-from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.folder import TOKENIZER, read_folder
-from causerie.engines.weights.vocabulary import read_vocabulary
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -39,23 +37,23 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     For the latter the folder needs no weights. Text becomes tokens and tokens become
     text here, so that nobody's text is read as a control token. ``ref`` says where
     the weights are from, which may name the model's family. Making one reads the
-    folder; raises :class:`EngineFailed` where it holds no model.
+    folder, unless that was read for another; raises :class:`EngineFailed` where it holds no
+    model.
     """
 
     def __init__(
         self,
         model: str,
-        folder: Path,
+        folder: Path | ServedFolder,
         options: VllmOptions | Elsewhere,
         *,
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        try:
-            self._folder = read_folder(folder, weights=isinstance(options, VllmOptions))
-        except (WeightsError, OSError) as error:
-            raise EngineFailed(str(error)) from error
-        super().__init__(model, self._folder.files, load_seconds)
+        if isinstance(folder, Path):
+            folder = ServedFolder(folder, weights=isinstance(options, VllmOptions))
+        self._served_folder, self._folder = folder, folder.facts
+        super().__init__(model, folder.files, load_seconds)
         self._options = options
         self._ref = ref
         self._context = options.context or self._folder.context_length
@@ -129,9 +127,8 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return longest
 
     def _read(self) -> IndexedVocabulary:
-        file = self._folder.path / TOKENIZER
-        self._tokenizer = FolderTokenizer(file)
-        return IndexedVocabulary.of(read_vocabulary(file))
+        self._tokenizer, words = self._served_folder.words()
+        return words
 
     def _run(
         self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
@@ -162,7 +159,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             eos_token=words.text(vocabulary.eos),
             end_tokens=vocabulary.end,
             fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.size)}",
-            vocabulary=str(folder.path / TOKENIZER),
+            vocabulary=str(self._served_folder.tokenizer_file),
             words=words.digest,
             size=len(vocabulary.tokens),
             sampling=of_folder(

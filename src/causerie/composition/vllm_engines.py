@@ -1,0 +1,63 @@
+"""Engines of vLLM from the settings: one that is started, one that others run, or a pool of those.
+
+Imported where a model has one: the tokenizer's library takes memory that others do not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+from causerie.composition.certificates import tls_context
+from causerie.engines.base import EngineFailed
+from causerie.engines.fleet import ManagedEngine
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.folder import ServedFolder
+from causerie.engines.vllm.options import Elsewhere, VllmOptions
+from causerie.engines.vllm.pool import VllmPool
+from causerie.settings import ModelSettings, Vllm
+from causerie.transport.client import Reach
+
+
+async def vllm_engine(
+    model: ModelSettings, folder: Path, key: str | None, load_seconds: float
+) -> ManagedEngine:
+    """Return the engine of a model, not started; raise :class:`EngineFailed`."""
+    read = partial(ServedFolder, folder, weights=not model.vllm.elsewhere)
+    served = await asyncio.to_thread(read)
+    engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
+    if not model.vllm.elsewhere:
+        return engine(_options(model.vllm))
+    at = await asyncio.to_thread(_elsewhere, model.vllm, key)
+    if model.vllm.address is not None:
+        return engine(at(model.vllm.address))
+    return VllmPool(model.id, model.vllm.addresses, lambda address: engine(at(address)))
+
+
+def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
+    """Give a pool the members of other settings."""
+    if isinstance(engine, VllmPool):
+        engine.renew(vllm.addresses)
+
+
+def _options(vllm: Vllm) -> VllmOptions:
+    return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
+
+
+def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[str], Elsewhere]:
+    """Return what makes a server of an address. Blocks; raises :class:`EngineFailed`."""
+    try:
+        tls = tls_context(vllm.tls) if vllm.encrypted else None
+    except OSError as error:  # ssl.SSLError is one
+        where = vllm.elsewhere[0]
+        raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
+
+    def elsewhere(address: str) -> Elsewhere:
+        secure = address.startswith("https://")
+        reach = Reach(tls=tls, server_name=vllm.tls.server_name) if secure else Reach()
+        return Elsewhere(address, key, vllm.served_name, vllm.context, vllm.parallel, reach)
+
+    return elsewhere

@@ -1,0 +1,94 @@
+"""One server of a pool: its engine, what it carries, and whether it is to be asked now."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from time import monotonic
+
+import structlog
+
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus
+from causerie.engines.vllm.choice import Load
+from causerie.engines.vllm.engine import VllmEngine
+
+log = structlog.get_logger(__name__)
+
+_FIRST_REST = 1.0
+_LONGEST_REST = 30.0
+
+
+class Member(Load):
+    """The server at the address that is its name.
+
+    After a failure it rests, for a second at first and twice as long after each further one, until
+    it begins to answer again.
+    """
+
+    def __init__(self, name: str, engine: VllmEngine) -> None:
+        super().__init__(name)
+        self.engine = engine
+        self.failure = ""  # the last one, while nothing else has come since
+        self.restarts = 0  # of its engine, as of the blocks that it is taken to hold
+        self._failures = 0  # in a row
+        self._rests_until = 0.0
+        self._start: asyncio.Task[None] | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Return whether it has failed lately and is left alone for a while."""
+        return self._failures > 0 and monotonic() < self._rests_until
+
+    def failed(self, why: str) -> None:
+        """Leave it alone for a while."""
+        rest = min(_FIRST_REST * 2**self._failures, _LONGEST_REST)
+        self._rests_until = monotonic() + rest * random.uniform(0.8, 1.2)
+        self._failures = min(self._failures + 1, 16)
+        self.failure = why
+
+    def answered(self) -> None:
+        """Hold nothing against it: it has begun to answer."""
+        self._failures, self.failure = 0, ""
+
+    def begin(self, news: asyncio.Event) -> None:
+        """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
+        if self._start is None:
+            self._start = asyncio.get_running_loop().create_task(self._started(news))
+
+    async def stop(self) -> None:
+        """Have no more to do with it."""
+        if self._start is not None:
+            self._start.cancel()
+            await asyncio.gather(self._start, return_exceptions=True)
+            self._start = None
+        await self.engine.stop()
+
+    def status(self) -> EngineStatus:
+        """Return the status of its engine, by the member's name."""
+        status = self.engine.status()
+        state, detail = status.state, self.failure or status.detail
+        if self._start is not None and not self._start.done() and state is EngineState.ABSENT:
+            state = EngineState.FAILED if self.failure else EngineState.LOADING
+        return replace(status, model=self.name, state=state, detail=detail)
+
+    async def _started(self, news: asyncio.Event) -> None:
+        """Try until it is loaded; it is supervised from then on."""
+        delay = _FIRST_REST
+        while True:
+            try:
+                await self.engine.start()
+                await self.engine.facts()
+                self.failure = ""
+                return
+            except EngineFailed as failure:
+                self.failure = str(failure)
+                log.warning("member of a pool not loaded", member=self.name, why=self.failure)
+            except Exception as failure:  # whatever it was: nobody else tries again
+                self.failure = f"the start failed: {type(failure).__name__}"
+                log.exception("member of a pool not loaded", member=self.name)
+            finally:
+                news.set()
+            await self.engine.stop()  # it may have got half way
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(delay * 2, _LONGEST_REST)

@@ -1,0 +1,97 @@
+"""The members of a pool: who there is, who leaves, and who gets a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from causerie.engines.base import EngineFailed
+from causerie.engines.vllm.choice import least_cost
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.member import Member
+from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex
+
+_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.5 MB here
+
+
+class Members:
+    """Servers at addresses; ``make`` builds the engine of one, without starting it."""
+
+    def __init__(self, make: Callable[[str], VllmEngine]) -> None:
+        self._make = make
+        self._members: dict[str, Member] = {}
+        self._leaving: set[Member] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._numbers = count(1)
+        self.index = PrefixIndex(_BLOCKS)
+
+    def every(self) -> Sequence[Member]:
+        """Return all that do not leave."""
+        return list(self._members.values())
+
+    def ready(self) -> Sequence[Member]:
+        """Return those that can generate now."""
+        ready = [member for member in self._members.values() if member.engine.ready]
+        for member in ready:
+            if member.restarts != member.engine.restarts:
+                member.restarts = member.engine.restarts
+                self.index.forget(member.name)  # whoever is there now has an empty cache
+        return ready
+
+    def renew(self, addresses: Sequence[str]) -> None:
+        """Have these from now on; those that leave finish what they have begun."""
+        before, self._members = self._members, {}
+        for address in addresses:
+            kept = before.pop(address) if address in before else None
+            self._members[address] = kept or Member(address, self._make(address))
+        for member in before.values():
+            self.index.forget(member.name)
+            self._leaving.add(member)
+            self._end_unused(member)
+        self.index.resize(_BLOCKS * len(self._members))
+
+    async def stop(self) -> None:
+        """Have no more to do with any of them."""
+        await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
+        await asyncio.gather(*self._ends)
+
+    def enter(
+        self, prompt: Sequence[int], blocks: Sequence[int], tried: Sequence[Member]
+    ) -> tuple[Member, int]:
+        """Return the member that gets a prompt, and the tokens that it has to read for it.
+
+        It is none of those that were ``tried``. Raise :class:`EngineFailed` if there is no other.
+        """
+        there = [member for member in self.ready() if member not in tried]
+        awake = [member for member in there if not member.rests] or there
+        able = [member for member in awake if member.running < member.engine.slots] or awake
+        if not able:
+            raise self.nobody()
+        runs = self.index.runs(blocks)
+        member = least_cost(able, len(prompt), runs)
+        unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
+        member.chosen = next(self._numbers)
+        member.running += 1
+        member.unread += unread
+        self.index.add(member.name, blocks)
+        return member, unread
+
+    def leave(self, member: Member, unread: int) -> None:
+        """Note that a request has left, with so many tokens of it still to be read."""
+        member.running -= 1
+        member.unread -= unread
+        self._end_unused(member)
+
+    def nobody(self) -> EngineFailed:
+        """Return the failure of a request that no member can take."""
+        away = next((f": {one.failure}" for one in self.every() if one.failure), "")
+        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
+
+    def _end_unused(self, member: Member) -> None:
+        if member in self._leaving and not member.running:
+            self._leaving.discard(member)
+            # Awaited by `stop`.
+            task = asyncio.get_running_loop().create_task(member.stop())
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)

@@ -1,0 +1,148 @@
+"""Several servers of one model as one engine.
+
+Each is supervised by itself, and rests after failures. A request goes where most of its prompt
+lies, unless there is much to do there (:mod:`causerie.engines.vllm.choice`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    Output,
+    TextRequest,
+)
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.members import Members
+from causerie.engines.vllm.visits import Visits
+
+_BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
+
+
+class VllmPool:
+    """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it."""
+
+    def __init__(
+        self, model: str, addresses: Sequence[str], make: Callable[[str], VllmEngine]
+    ) -> None:
+        self._model = model
+        self._members = Members(make)
+        self._members.renew(addresses)
+        self._news = asyncio.Event()
+        self._started = False
+        self._facts: ModelFacts | None = None
+        self._facts_of: object = None
+
+    @property
+    def slots(self) -> int:
+        """Return the number of concurrent requests of all members that can generate now."""
+        return sum(member.engine.slots for member in self._members.ready())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the memory of all members in bytes; those that others run take none."""
+        return sum(member.engine.memory_bytes for member in self._members.every())
+
+    def renew(self, addresses: Sequence[str]) -> None:
+        """Have these members from now on; those that leave finish what they have begun."""
+        self._members.renew(addresses)
+        if self._started:
+            self._begin()
+
+    async def start(self) -> None:
+        """Load the members, and return when one is ready; raise if all have failed."""
+        self._started = True
+        self._begin()
+        while not self._members.ready():
+            if all(member.failure for member in self._members.every()):
+                raise EngineFailed(str(self._members.nobody()))
+            self._news.clear()
+            await self._news.wait()
+
+    async def stop(self) -> None:
+        """Have no more to do with any member."""
+        self._started = False
+        await self._members.stop()
+
+    def status(self) -> EngineStatus:
+        """Return the status of the pool as of one engine, and of its members."""
+        members = tuple(member.status() for member in self._members.every())
+        ready = [one for one in members if one.state is EngineState.READY]
+        states = {one.state for one in members}
+        return EngineStatus(
+            model=self._model,
+            state=next((one for one in _BEST_FIRST if one in states), EngineState.ABSENT),
+            slots=self.slots,
+            busy=sum(one.busy for one in members),
+            restarts=sum(one.restarts for one in members),
+            idle_seconds=min((one.idle_seconds or 0.0 for one in ready), default=None),
+            memory_bytes=self.memory_bytes,
+            context=min((one.context or 0 for one in ready), default=None),
+            detail=_described(members),
+            members=members,
+        )
+
+    async def facts(self) -> ModelFacts:
+        """Return the facts that hold for every member: of contexts the least."""
+        ready = self._members.ready()
+        if not ready:
+            raise self._members.nobody()
+        facts_of = [(member.name, member.restarts) for member in ready]
+        if self._facts is not None and facts_of == self._facts_of:
+            return self._facts
+        facts = replace(
+            await ready[0].engine.facts(),
+            context_length=min(member.engine.context for member in ready),
+            parallel=sum(member.engine.slots for member in self._members.every()),
+        )
+        if self._facts is None or facts != self._facts:  # the chat knows them by identity
+            self._facts = facts
+        self._facts_of = facts_of
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Return the token ids; no beginning-of-text token is added."""
+        return await self._any().tokenize(pieces, special=special)
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """Return the text that each token adds to the output."""
+        return await self._any().texts(tokens, visible=visible)
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        """Yield one generation, by one member or by several in turn."""
+        visits = Visits(self._members, request, (await self.facts()).end_tokens)
+        try:
+            await visits.begin()
+            async with aclosing(visits.outputs()) as outputs:
+                yield outputs
+        except BaseException as failure:
+            await visits.leave(failure)
+            raise
+        await visits.leave(None)
+
+    def _any(self) -> VllmEngine:
+        ready = self._members.ready()
+        if not ready:
+            raise self._members.nobody()
+        return ready[0].engine
+
+    def _begin(self) -> None:
+        for member in self._members.every():
+            member.begin(self._news)
+
+
+def _described(members: Sequence[EngineStatus]) -> str:
+    """Return how many are ready, and what is known of one that is not."""
+    away = [one for one in members if one.state is not EngineState.READY]
+    if not away:
+        return ""
+    why = next((f": {one.model}: {one.detail}" for one in away if one.detail), "")
+    return f"{len(away)} of {len(members)} members away{why}"

@@ -1,0 +1,133 @@
+"""Which members of a pool hold the beginning of a prompt, as far as is known here.
+
+A prompt is a chain of blocks: the hash of a block covers all tokens up to its end. A table leads
+from a block to the set of members that hold it, a bit for each. One walk along the chain, with
+the sets intersected, gives the run of every member at once: its cost does not grow with members.
+
+Blocks that were not used for long are forgotten: each shard has two generations, and what is used
+moves to the younger one. When that is half full, it becomes the older one, which is dropped.
+Shards keep each of these steps short.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+BLOCK = 16  # tokens; what vLLM caches by, or a divisor of it
+_WIDTH = BLOCK * 4  # bytes
+_HASH_BITS = 60  # two digits of Python's integers, which take less memory than three
+_MASK = (1 << _HASH_BITS) - 1
+_SHARDS = 64
+_SHARD = _HASH_BITS - 6
+_MOST_BITS = 256  # beyond the members that there are
+
+
+def chain(tokens: Sequence[int], before: Sequence[int] = ()) -> list[int]:
+    """Return the blocks of the tokens; ``before`` are those of their beginning, if known.
+
+    The last tokens that fill no block are left out. The hashes hold in this process only.
+    """
+    blocks = list(before)
+    previous = blocks[-1] if blocks else 0
+    content = array("I", tokens[len(blocks) * BLOCK :]).tobytes()
+    for start in range(0, len(content) - _WIDTH + 1, _WIDTH):
+        previous = hash((previous, content[start : start + _WIDTH])) & _MASK
+        blocks.append(previous)
+    return blocks
+
+
+class PrefixIndex:
+    """Of members by name, for at most about so many ``blocks``."""
+
+    def __init__(self, blocks: int) -> None:
+        self.resize(blocks)
+        self._bits: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._next = 0
+        self._clear()
+
+    def __len__(self) -> int:
+        """Return the number of entries; a block may have one in each generation."""
+        return sum(map(len, self._young)) + sum(map(len, self._old))
+
+    def resize(self, blocks: int) -> None:
+        """Have another bound from now on."""
+        self._half = max(blocks // _SHARDS // 2, 1)
+
+    def forget(self, name: str) -> None:
+        """Take a member as one that holds nothing: new, gone, or started again."""
+        bit = self._bits.pop(name, None)
+        if bit is not None:
+            del self._names[bit]  # its bit stays in the table, and means nobody
+
+    def runs(self, blocks: Iterable[int]) -> Mapping[str, int]:
+        """Return how many of the first blocks each member holds without a gap; none is left out
+        but those that do not hold the first."""
+        young, old = self._young, self._old
+        holding = sum(self._names)
+        found: dict[str, int] = {}
+        length = 0
+        for block in blocks:
+            shard = block >> _SHARD
+            held = young[shard].get(block)
+            if held is None:
+                held = old[shard].get(block, 0)
+            here = holding & held
+            if here != holding:
+                if length:
+                    self._note(found, holding & ~here, length)
+                if not here:
+                    return found
+                holding = here
+            length += 1
+        if length:
+            self._note(found, holding, length)
+        return found
+
+    def _note(self, found: dict[str, int], members: int, length: int) -> None:
+        while members:
+            bit = members & -members
+            found[self._names[bit]] = length
+            members ^= bit
+
+    def add(self, name: str, blocks: Iterable[int]) -> None:
+        """Record that a member holds these blocks, and has used them now."""
+        bit = self._bit(name)
+        young, old, half = self._young, self._old, self._half
+        for block in blocks:
+            shard = block >> _SHARD
+            table = young[shard]
+            held = table.get(block)
+            if held is None:
+                held = old[shard].get(block, 0)
+                if len(table) >= half:
+                    old[shard] = table
+                    table = young[shard] = {}
+            table[block] = held | bit
+
+    def remove(self, name: str, blocks: Collection[int]) -> None:
+        """Record that a member does not hold these blocks any more."""
+        bit = self._bits.get(name, 0)
+        for block in blocks:
+            for tables in (self._young, self._old):
+                table = tables[block >> _SHARD]
+                if left := table.get(block, 0) & bit:
+                    table[block] ^= left
+
+    def _bit(self, name: str) -> int:
+        bit = self._bits.get(name)
+        if bit is None:
+            if self._next >= len(self._bits) + _MOST_BITS:  # sets are not to grow without end
+                self._clear()
+                self._names = {1 << at: each for at, each in enumerate(self._bits)}
+                self._bits = {each: one for one, each in self._names.items()}
+                self._next = len(self._bits)
+            bit = self._bits[name] = 1 << self._next
+            self._names[bit] = name
+            self._next += 1
+        return bit
+
+    def _clear(self) -> None:
+        self._young: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
+        self._old: list[dict[int, int]] = [{} for _ in range(_SHARDS)]

@@ -1,0 +1,93 @@
+"""A service whose model is a pool of servers: what clients and operators see of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from servicekit import service_view
+from test_vllm_engine import behave, made
+from test_vllm_pool import Place, places
+
+from causerie.cli.names import library
+from causerie.cli.services import Service, _table
+from causerie.composition.control import asked as asked_by_command
+from causerie.composition.control import sockets
+from causerie.composition.service_facts import ServiceFacts
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def configuration(folder: Path, every: list[Place]) -> str:
+    addresses = ", ".join(f'"{place.address}"' for place in every)
+    return (
+        f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
+        f"[models.vllm]\naddresses = [{addresses}]\nparallel = 4\n"
+    )
+
+
+async def test_members_change_while_a_stream_runs(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    async with (
+        places(tmp_path, 3) as every,
+        service_view(folder, configuration(folder, every[:2])) as service,
+    ):
+        status, _, answer = await service.ask("/v1", "m")
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hi")
+        for place in every:
+            behave(place.folder, "endless")
+        began = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            streams = [group.create_task(service.stream("/v1", "m", began)) for _ in range(4)]
+            await began.wait()
+            outcome = await service.reload(configuration(folder, every[1:]))
+            assert outcome.applied
+            _, health = await service.get("/health")
+            (engine,) = health["engines"]
+            names = [member["address"] for member in engine["members"]]
+            assert names == [place.address for place in every[1:]]
+            for place in every:
+                behave(place.folder, "")
+        for stream in streams:
+            assert stream.result().startswith("Hi")
+        await every[1].go()
+        for _ in range(4):
+            assert (await service.ask("/v1", "m"))[0] == 200
+
+
+async def test_operators_see_each_member(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    async with (
+        places(tmp_path, 2) as every,
+        service_view(folder, configuration(folder, every)) as service,
+    ):
+        assert (await service.ask("/v1", "m"))[0] == 200
+
+        async def metrics() -> str:
+            async with service.session.get(f"{service.root}/metrics") as response:
+                return await response.text()
+
+        wanted = [
+            f"causerie_pool_member_{rest}"
+            for place in every
+            for rest in (
+                f'state{{member="{place.address}",model="m",state="ready"}} 1.0',
+                f'slots{{member="{place.address}",model="m"}} 4.0',
+            )
+        ]
+        text = await metrics()
+        async with asyncio.timeout(20):
+            while not all(line in text for line in wanted):
+                await asyncio.sleep(0.02)  # the second one may come later than the first
+                text = await metrics()
+        assert 'causerie_engine_slots{model="m"} 8.0' in text
+        (one,) = sockets(service.runtime)
+        facts = await asyncio.to_thread(asked_by_command, one.path, "facts", ServiceFacts, 5.0)
+        console = Console(width=200)
+        with console.capture() as captured:
+            console.print(_table([Service(one, facts)], library()))
+        for place in every:
+            assert place.address in captured.get()
+        assert "0/8" in captured.get()
