@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Command] = {
     "models": Command(
         "models", "models", "List the configured models, and the weights in the cache."
     ),
+    "init": Command("init", "init", "Write a first configuration, with comments."),
     "check": Command(
         "check",
         "check",
