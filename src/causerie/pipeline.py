@@ -237,12 +237,15 @@ class Pipeline:
                 raise
             finally:
                 left = execution.leave()
-                self._settle(lease, execution)
+                self._settle(lease, execution, model, record)
                 if left is not None:
                     await left
 
-    def _settle(self, lease: Lease, execution: Execution) -> None:
-        lease.settle(execution.usage())
+    def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
+        used = execution.usage()
+        lease.settle(used)
+        if self.members is None:  # else the books tell what it costs
+            record.cost = model.cost(execution.served_by, used)
         tools = execution.request.tools
         if tools and self.check_calls is not None:
             self.check_calls(execution.served_by, execution.calls, tools)

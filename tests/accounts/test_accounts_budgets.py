@@ -224,6 +224,7 @@ async def test_what_could_not_be_recorded_is_not_spent() -> None:
     async with Ledger(Away()) as ledger:
         with pytest.raises(StoreUnavailable):
             await Bookkeeping(ledger, budgets).enter(record)
+    assert record.cost == 4
     with await budgets.reserve(held, "small", Decimal(4), 2):
         await budgets.reserve(held, "small", Decimal(1), 2)
 

@@ -24,6 +24,7 @@ from causerie.composition import provider_file
 from causerie.composition.provider_file import CannotWrite, provider_name
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.entry import ProbedModel
+from causerie.probe.interview import Patience
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.reply import ProbeReply
 from causerie.settings import load
@@ -80,6 +81,43 @@ async def test_the_matrix_and_what_follows_from_it() -> None:
     assert "thinking: never; continues: no" in lines[-2]
     assert "at most" in result.stderr.splitlines()[0]
     assert f"[{len(QUESTIONS)}/{len(QUESTIONS)}] cancel.plain" in result.stderr
+
+
+async def test_the_quick_probe_says_what_it_leaves_out() -> None:
+    async with provider() as (base_url, quick):
+        result = await run(base_url, "--quick", "--json")
+    assert result.exit_code == 0, result.stderr
+    [report] = json.loads(result.stdout)
+    asked = [one["id"] for one in report["findings"]]
+    left = result.stderr.splitlines()[-1].removeprefix("left out by --quick: ").split(", ")
+    assert [one.id for one in QUESTIONS if one.id in asked] == asked
+    assert sorted([*asked, *left]) == sorted(one.id for one in QUESTIONS)
+    assert {"completion", "stream", "tools", "response_format.schema"} <= set(asked)
+    assert "; 0 more if a prompt that is too long" in result.stderr
+    async with provider() as (base_url, whole):
+        await run(base_url)
+    assert len(quick) * 2 < len(whole)
+
+
+async def test_the_quick_probe_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Patience] = []
+
+    def noted(total_seconds: float) -> Patience:
+        given.append(Patience(total_seconds=total_seconds))
+        return given[-1]
+
+    monkeypatch.setattr("causerie.cli.probe.Patience", noted)
+    async with provider() as (base_url, _):
+        await run(base_url, "--quick")
+        await run(base_url, "--quick", "--total-seconds", "7")
+        await run(base_url)
+    assert [one.total_seconds for one in given] == [60, 7, 1800]
+
+
+async def test_the_quick_probe_writes_no_configuration(tmp_path: Path) -> None:
+    result = await run("http://127.0.0.1:9/v1", "--quick", "--write")
+    assert result.exit_code == 2
+    assert "--write needs every answer" in result.stderr
 
 
 async def test_json_has_all_the_evidence() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, cast
 
 import httpx2 as httpx
 import pytest
@@ -66,6 +69,27 @@ def test_limits_of_an_alias(alone: Service) -> None:
     assert refused.value.code == "requests"
     assert "few" in refused.value.message
     assert 1 <= int(refused.value.response.headers["retry-after"]) <= 60
+
+
+def test_the_log_has_what_a_request_cost_without_accounts(alone: Service) -> None:
+    base_url = f"{alone.root}/endpoints/small/v1"
+    with OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
+        answer = client.chat.completions.create(model="small", messages=HELLO)
+    line = _logged(alone, answer.id)
+    prompt, cached, completion = (int(line[name]) for name in ("prompt", "cached", "completion"))
+    cost = 0.15 * (prompt - cached) + 0.03 * cached + 0.6 * completion
+    assert line["cost"] == round(cost / 1e6, 9) > 0
+
+
+def _logged(service: Service, request_id: str) -> dict[str, Any]:
+    """The log line of a request, which is written a moment after its end."""
+    ends = monotonic() + 10
+    while monotonic() < ends:
+        for text in service.log.read_text().splitlines():
+            if request_id in text and '"event":"request"' in text:
+                return cast("dict[str, Any]", json.loads(text))
+        sleep(0.05)  # another process: there is nothing to await but its line
+    raise AssertionError(service.log.read_text())
 
 
 def test_the_list_of_models_says_what_they_cost(alone: Service) -> None:

@@ -8,10 +8,12 @@ import contextvars
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -100,6 +102,7 @@ def test_console_has_text() -> None:
     structlog.get_logger().info("ready", port=8000)
     assert "ready" in stream.getvalue()
     assert "port=8000" in stream.getvalue()
+    assert re.match(r"\d\d:\d\d:\d\d \[info", stream.getvalue())
 
 
 def test_auto_is_json_where_there_is_no_terminal() -> None:
@@ -118,13 +121,75 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     log = RequestLog(LogBuffer())
     log.write(record)
     log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
-    answered, failed = lines(stream)
-    assert (answered["level"], answered["event"]) == ("info", "request")
-    assert (answered["request_id"], answered["completion"]) == ("r-1", 7)
-    assert answered["first_token_ms"] == 12.3
-    assert answered["tried"] == ["a/m: bad_gateway", "m: answered"]
-    assert answered["estimated"] is True
+    log.write(answered(cost=Decimal("0.0125")))
+    plain, failed, priced = lines(stream)
+    assert priced["cost"] == 0.0125
+    assert (plain["level"], plain["event"]) == ("info", "request")
+    assert (plain["request_id"], plain["completion"]) == ("r-1", 7)
+    assert "cost" not in plain
+    assert plain["first_token_ms"] == 12.3
+    assert plain["tried"] == ["a/m: bad_gateway", "m: answered"]
+    assert plain["estimated"] is True
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def answered(**facts: Any) -> Record:
+    """A record of a streamed reply of 41 tokens, in 2.5 s after half a second."""
+    record = Record("r-1", "chat", "ck_a", model="m", stream=True, status=200, code=None)
+    record.used, record.first_token_seconds, record.duration_seconds = Usage(15, 41), 0.5, 3.0
+    return msgspec.structs.replace(record, **facts)
+
+
+def on_a_terminal(record: Record, stream: io.StringIO, *, shows_door: bool = False) -> str:
+    configure("info", "console", stream)
+    log = RequestLog(LogBuffer())
+    log.shows_door = shows_door
+    log.write(record)
+    clock, line = stream.getvalue().removesuffix("\n").split(" ", 1)
+    assert re.fullmatch(r"(\x1b\[2m)?\d\d:\d\d:\d\d(\x1b\[0m)?", clock)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (answered(), "200 m  15 in, 41 out  TTFT 0.50 s  16.4 tok/s  3.00 s"),
+        (answered(stream=False), "200 m  15 in, 41 out  13.7 tok/s  3.00 s"),
+        (
+            answered(cost=Decimal("0.000012500")),
+            "200 m  15 in, 41 out  TTFT 0.50 s  16.4 tok/s  3.00 s  $0.0000125",
+        ),
+        (
+            Record("r-2", "chat", "ck_a", status=404, code="model_not_found", asked="n"),
+            "404 n  model_not_found  0.00 s",
+        ),
+        (
+            Record("r-3", "chat", "ck_a", model="m", status=502, code="bad_gateway"),
+            "502 m  bad_gateway  r-3  0.00 s",
+        ),
+        (Record("r-4", "chat", "ck_a", status=401, code="bad_key"), "401 -  bad_key  0.00 s"),
+    ],
+)
+def test_a_request_is_one_short_line_on_a_terminal(record: Record, line: str) -> None:
+    assert on_a_terminal(record, io.StringIO()) == line
+
+
+def test_the_line_on_a_terminal_names_the_door_where_there_are_several() -> None:
+    assert on_a_terminal(answered(), io.StringIO(), shows_door=True).endswith("3.00 s  chat")
+
+
+@pytest.mark.parametrize(("status", "colour"), [(200, 32), (429, 33), (503, 31)])
+def test_the_status_has_a_colour_on_a_terminal(status: int, colour: int) -> None:
+    line = on_a_terminal(answered(status=status), Terminal())
+    assert line.startswith(f"\x1b[{colour}m{status}\x1b[0m m  ")
 
 
 class Bare(msgspec.Struct, frozen=True):
@@ -137,37 +202,51 @@ class Number(Bare, frozen=True):
     number: int
 
 
-def news(number: int, when: datetime) -> Number:
-    return Number(when, "info", "news", number)
+class News:
+    """Lines of numbers."""
+
+    def line(self, subject: int, when: datetime) -> Number:
+        return Number(when, "info", "news", subject)
+
+    def text(self, subject: int, clock: str, *, colours: bool) -> str:
+        return f"{clock} news {subject}{' coloured' if colours else ''}"
 
 
-def alarm(number: int, when: datetime) -> Number:
-    return Number(when, "warning", "alarm", number)
+class Alarm:
+    """Lines without facts."""
 
+    def line(self, subject: None, when: datetime) -> Bare:
+        return Bare(when, "warning", "alarm")
 
-def bare(level: Literal["info", "warning"], when: datetime) -> Bare:
-    return Bare(when, level, "no facts")
+    def text(self, subject: None, clock: str, *, colours: bool) -> str:
+        return f"{clock} alarm"
 
 
 async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
     journal = LogBuffer()
-    journal.tell("info", news, 0)
-    journal.tell("warning", alarm, 1)
+    journal.tell("info", News(), 0)
+    journal.tell("warning", Alarm(), None)
     assert stream.getvalue() == ""
     journal.flush()
     [line] = lines(stream)
-    assert list(line) == ["time", "level", "event", "number"]
+    assert list(line) == ["time", "level", "event"]
     datetime.fromisoformat(str(line["time"]))
-    journal.tell("warning", bare, "warning")
+    configure("info", "json", stream)
+    journal.tell("info", News(), 1)
     journal.flush()
-    assert list(lines(stream)[1]) == ["time", "level", "event"]
+    assert list(lines(stream)[1]) == ["time", "level", "event", "number"]
     configure("info", "console", stream)
-    journal.tell("info", news, 2)
+    journal.tell("info", News(), 2)
+    journal.tell("warning", Alarm(), None)
     journal.flush()
-    assert "news" in stream.getvalue()
-    assert "number=2" in stream.getvalue()
+    assert [line[8:] for line in stream.getvalue().splitlines()[2:]] == [" news 2", " alarm"]
+    terminal = Terminal()
+    configure("info", "auto", terminal)
+    journal.tell("info", News(), 3)
+    journal.flush()
+    assert terminal.getvalue().endswith(" news 3 coloured\n")
 
 
 async def test_no_more_lines_are_kept_than_are_soon_written() -> None:
@@ -175,7 +254,7 @@ async def test_no_more_lines_are_kept_than_are_soon_written() -> None:
     configure("info", "json", stream)
     journal = LogBuffer()
     for number in range(300):
-        journal.tell("info", news, number)
+        journal.tell("info", News(), number)
     assert [line["number"] for line in lines(stream)] == list(range(256))
     journal.flush()
     assert len(lines(stream)) == 300
@@ -199,6 +278,6 @@ async def test_lines_do_not_wait_for_others() -> None:
     written = asyncio.Event()
     stream = Written()
     configure("info", "json", stream)
-    LogBuffer().tell("info", news, 1)
+    LogBuffer().tell("info", News(), 1)
     await asyncio.wait_for(written.wait(), 5)
     assert [line["event"] for line in lines(stream)] == ["news"]

@@ -84,7 +84,7 @@ class Bookkeeping:
         """
         used = record.used
         held = record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
-        cost = held.prices.of(record.model, record.served_by).charge(
+        record.cost = cost = held.prices.of(record.model, record.served_by).charge(
             status=record.status,
             prompt=used.prompt,
             cached=used.cached,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from msgspec import UNSET
 
@@ -16,6 +17,7 @@ from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
+from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import Modalities, ReasoningSupport, ServedModelEntry
 from causerie.protocol.parameters import SamplingDefaults
 from causerie.protocol.parsing.rules import HONOURED
@@ -73,6 +75,7 @@ class ServedModel:
         "_all",
         "_capabilities",
         "_common",
+        "_is_priced",
         "_tariff",
         "card",
         "hedge_seconds",
@@ -87,7 +90,7 @@ class ServedModel:
         hedge_seconds: float | None = None,
         tariff: Tariff = _FREE,
     ) -> None:
-        self._tariff = tariff
+        self._tariff, self._is_priced = tariff, tariff != _FREE
         self.hedge_seconds = hedge_seconds
         self.card = card
         self.id = card.id
@@ -96,6 +99,10 @@ class ServedModel:
         sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
+
+    def cost(self, _served_by: str, usage: Usage) -> Decimal:
+        """Return the price of a reply, which is the same for every target."""
+        return self._tariff.cost(usage) if self._is_priced else Decimal(0)
 
     @property
     def names(self) -> Sequence[str]:

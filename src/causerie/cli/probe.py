@@ -22,7 +22,8 @@ from causerie.operations.interviewing import CompletedInterview, carried_out, gu
 from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.cost import ProbeBudget, cost
 from causerie.probe.interview import Patience
-from causerie.probe.questions import QUESTIONS
+from causerie.probe.question import ProbeQuestion
+from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
 from causerie.probe.reading import message_of
 from causerie.probe.reply import ProbeReply, dig
@@ -31,13 +32,23 @@ from causerie.providers.dialect import CHAT, Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.settings.load import FILE_NAME
 
+_WHOLE_SECONDS = 1800.0
+_QUICK_SECONDS = 60.0
+
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
 ]
 Total = Annotated[
-    float, typer.Option("--total-seconds", min=1, help="Time limit for all of a model's questions.")
+    float | None,
+    typer.Option(
+        "--total-seconds",
+        min=1,
+        help="Time limit for all of a model's questions. [default: 1800; with --quick 60]",
+    ),
 ]
-
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Ask only what usual clients need, for at most a minute.")
+]
 
 Models = Annotated[
     list[str] | None,
@@ -68,8 +79,9 @@ def probe(
     write: Write = False,
     config: Config = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
+    quick: Quick = False,
     seconds: Seconds = 60.0,
-    total_seconds: Total = 1800.0,
+    total_seconds: Total = None,
 ) -> None:
     """Ask a provider small questions and show what it really does.
 
@@ -82,14 +94,20 @@ def probe(
 
     `causerie probe http://gpu:8000/v1`
 
+    `causerie probe http://127.0.0.1:8000/v1 --quick`
+
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
     """
     with reporting():
+        if quick and write:
+            raise CommandFailed("--write needs every answer, not those of --quick", ExitCode.USAGE)
         loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
         _check_api(reach.dialect)
-        plan = _Plan(address, tuple(models or ()), reach, ProbeBounds(seconds), total_seconds, yes)
+        total = total_seconds or (_QUICK_SECONDS if quick else _WHOLE_SECONDS)
+        bounds = ProbeBounds(seconds)
+        plan = _Plan(address, tuple(models or ()), reach, bounds, total, yes, quick)
         notes = Console(stderr=True)
         run = _Run(plan, notes)
         interviews = asyncio.run(run.interviews())
@@ -122,6 +140,12 @@ class _Plan:
     bounds: ProbeBounds
     total_seconds: float
     yes: bool
+    quick: bool
+
+    @property
+    def questions(self) -> Sequence[ProbeQuestion]:
+        """Return the questions to ask."""
+        return QUICK_QUESTIONS if self.quick else QUESTIONS
 
 
 class _Run:
@@ -143,7 +167,7 @@ class _Run:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
             self._learn_dialect(guessed(listed, subjects[0].model))
-            self._agree(cost(QUESTIONS, subjects, dialect_preview=self.dialect is not None))
+            self._agree(cost(plan.questions, subjects, dialect_preview=self.dialect is not None))
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _learn_dialect(self, guessed: Dialect | None) -> None:
@@ -189,13 +213,17 @@ class _Run:
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
-            asked = await carried_out(interview(subject, asker, self.dialect, patience, begins))
+            asking = interview(subject, asker, self.dialect, patience, begins)
+            asked = await carried_out(asking, self._plan.questions)
         self._say(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        if self._plan.quick:
+            left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
+            self._say(f"left out by --quick: {', '.join(left)}")
         return asked
 
     def _progress(self, subject: Subject) -> ProbeProgress:
         self._say(f"asking {subject.model}")
-        return ProbeProgress(self._notes, len(QUESTIONS))
+        return ProbeProgress(self._notes, len(self._plan.questions))
 
     def _say(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)

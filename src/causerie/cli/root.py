@@ -1,40 +1,106 @@
 """The command ``causerie``: which commands there are, and in which order.
 
-Knows nothing of what they do.
+A command is imported when it runs or explains itself, so that the list of all comes at once.
+Knows nothing of what commands do.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import causerie
-from causerie.cli import (
-    bench,
-    cached,
-    chat,
-    check,
-    key,
-    keys,
-    migrate,
-    models,
-    probe,
-    projects,
-    pull,
-    reload,
-    remove,
-    run,
-    serve,
-    services,
-    show,
-    users,
-)
+
+
+class Command(NamedTuple):
+    """One command: its module in this package, what there is the command, and its summary.
+
+    ``function`` names a function, or the Typer application of a group.
+    """
+
+    module: str
+    function: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
+    "run": Command("run", "run", "Chat with a model on this machine, or ask one question."),
+    "pull": Command("pull", "pull", "Fetch weights into the cache, and print where they are."),
+    "list": Command(
+        "cached", "show_list", "List the weights in the cache: name, size, quantization, last use."
+    ),
+    "show": Command("show", "show", "Show facts of a model, and how it would run on this machine."),
+    "ps": Command("services", "ps", "Show the running services of this user, and their models."),
+    "stop": Command(
+        "services", "stop", "Stop a running service, as Ctrl-C does: running answers may finish."
+    ),
+    "rm": Command("remove", "remove", "Delete weights from the cache, after a question."),
+    "models": Command(
+        "models", "models", "List the configured models, and the weights in the cache."
+    ),
+    "init": Command("init", "init", "Write a first configuration, with comments."),
+    "check": Command(
+        "check",
+        "check",
+        "Check the configuration and show what is set, and where each value comes from.",
+    ),
+    "reload": Command("reload", "reload", "Tell a running service to read its configuration anew."),
+    "chat": Command("chat", "chat", "Chat in the terminal, or ask one question."),
+    "probe": Command(
+        "probe", "probe", "Ask a provider small questions and show what it really does."
+    ),
+    "bench": Command(
+        "bench", "bench", "Measure how fast a provider answers, with so many replies at a time."
+    ),
+    "key": Command(
+        "key", "key", "Make a new key, and the digest that goes into the configuration."
+    ),
+    "migrate": Command(
+        "migrate", "migrate", "Bring the tables of the database to the version of this program."
+    ),
+    "users": Command("users", "app", "Who has an account."),
+    "projects": Command("projects", "app", "What keys, members and usage belong to."),
+    "keys": Command("keys", "app", "Keys of projects, in the database."),
+}
+_MARKUP: Final = "markdown"
+
+
+class _CommandsOnDemand(TyperGroup):
+    """A group whose commands are placeholders with a summary, until one of them is asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, command in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=command.summary, rich_markup_mode=_MARKUP))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Import the command that the arguments name."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder and loaded(str(name)), rest
+
+
+def loaded(name: str) -> Any:
+    """Return a command with its options, as Typer makes it; import its module."""
+    command = COMMANDS[name]
+    found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+        return typer.main.get_group(alone).commands[name]
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="causerie",
+    cls=_CommandsOnDemand,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=_MARKUP,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -57,24 +123,3 @@ def root(
     `causerie serve` fetches a small model at the first start and serves it on
     http://127.0.0.1:8000/v1.
     """
-
-
-app.command("serve")(serve.serve)
-app.command("run")(run.run)
-app.command("pull")(pull.pull)
-app.command("list")(cached.show_list)
-app.command("show")(show.show)
-app.command("ps")(services.ps)
-app.command("stop")(services.stop)
-app.command("rm")(remove.remove)
-app.command("models")(models.models)
-app.command("check")(check.check)
-app.command("reload")(reload.reload)
-app.command("chat")(chat.chat)
-app.command("probe")(probe.probe)
-app.command("bench")(bench.bench)
-app.command("key")(key.key)
-app.command("migrate")(migrate.migrate)
-app.add_typer(users.app, name="users")
-app.add_typer(projects.app, name="projects")
-app.add_typer(keys.app, name="keys")

@@ -43,7 +43,8 @@ Keys = Annotated[
 ]
 
 
-def _context(text: str) -> str | int:
+def context_of(text: str) -> str | int:
+    """Return the number of tokens, or `auto`."""
     if text == "auto":
         return text
     try:
@@ -56,7 +57,7 @@ Context = Annotated[
     str | None,
     typer.Option(
         "--context",
-        parser=_context,
+        parser=context_of,
         metavar="TOKENS",
         help="Tokens of prompt and output of one request; `auto` takes what fits.",
     ),

@@ -161,7 +161,8 @@ class RunningService:
         self.counters = MetricsCounters(
             engines.status, self._waiting, self.targets, shared.here, self.process_counts
         )
-        sinks: list[RecordSink] = [self.counters, RequestLog(log_buffer)]
+        self._request_log = RequestLog(log_buffer)
+        sinks: list[RecordSink] = [self.counters, self._request_log]
         self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
         self.call_checker = CallChecker(
             lambda name, classes: self._router.count_calls(name, classes),
@@ -213,6 +214,7 @@ class RunningService:
         settings, before = prepared.settings, self._targets
         self.settings, self.credentials = settings, prepared.credentials
         self.doors = prepared.doors
+        self._request_log.shows_door = len(settings.doors) > 1
         own = own_models(settings, prepared.options, self._engines, self._parts, before)
         remote = provider_models(settings, prepared.providers, before)
         self._targets = Targets(own, remote, prepared.providers)

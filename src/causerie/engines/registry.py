@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.fake import FakeEngine
-from causerie.engines.fleet import ManagedEngine
+
+if TYPE_CHECKING:  # settings name engines without loading what runs them
+    from causerie.engines.fleet import ManagedEngine
 
 GROUP = "causerie.engines"
 

@@ -18,6 +18,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
+CLOCK = "%H:%M:%S"
+"""Time of a line for people."""
+
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that the current task answers; it is on every line that the task logs."""
 
@@ -30,13 +33,15 @@ _QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logg
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
     """Set up logging for the whole process; a later call replaces an earlier one.
 
-    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere.
+    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere. Text has the
+    time of this machine's clock, JSON has date and time in UTC.
     """
     out = stream if stream is not None else sys.stderr
+    is_json = _is_json(form, out)
     shared: list[Processor] = [
         _with_request,
         structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.TimeStamper(fmt="iso" if is_json else CLOCK, utc=is_json, key="time"),
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -50,11 +55,11 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(form, out),
+                *(_json_renderers() if is_json else _console_renderers(out)),
             ],
         )
     )
-    handler.set_name("json" if _is_json(form, out) else "console")
+    handler.set_name("json" if is_json else "console")
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(_number(level))
@@ -76,12 +81,12 @@ def wanted(level: Level) -> bool:
     return level in _shown
 
 
-def json_stream() -> TextIO | None:
-    """Return the stream of JSON lines; ``None`` while lines are written for people."""
+def lines_of() -> tuple[TextIO, bool]:
+    """Return the stream of log lines, and whether they are JSON; stderr before it is set up."""
     for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.name == "json":
-            return cast(TextIO, handler.stream)
-    return None
+        if isinstance(handler, logging.StreamHandler) and handler.name in ("json", "console"):
+            return cast(TextIO, handler.stream), handler.name == "json"
+    return sys.stderr, False
 
 
 def _is_json(form: Format, out: TextIO) -> bool:
@@ -100,16 +105,20 @@ class _Stderr(logging.StreamHandler[TextIO]):
         """The base class sets it; there is nothing to keep."""
 
 
-def _renderers(form: Format, out: TextIO) -> list[Processor]:
+def _console_renderers(out: TextIO) -> list[Processor]:
     """Tracebacks are shown without the values of variables: those may be contents."""
-    if not _is_json(form, out):
-        return [
-            structlog.dev.ConsoleRenderer(
-                colors=out.isatty(),
-                sort_keys=False,
-                exception_formatter=structlog.dev.plain_traceback,
-            )
-        ]
+    return [
+        structlog.dev.ConsoleRenderer(
+            timestamp_key="time",
+            colors=out.isatty(),
+            sort_keys=False,
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _json_renderers() -> list[Processor]:
+    """The same for JSON."""
     transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(transformer), _json]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
+from decimal import Decimal
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -20,6 +21,7 @@ from causerie.protocol.labels import UNLABELLED, Labels
 CLIENT_GONE = 499
 _LEFT = "client_gone"
 _NOTHING = Usage(0, 0)
+_FREE = Decimal(0)
 _LONGEST_NAME = 100
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
@@ -79,6 +81,7 @@ class Record(Struct):
     span: object = None  # its part of a trace, for whoever traces
     trace_id: str = ""  # of that trace
     contents: Contents | None = None
+    cost: Decimal = _FREE  # what its tokens cost, at the prices when it began
     cache_miss: str = ""  # why less of the prompt was cached than the turn before had computed
     asked: str = ""  # the name that was asked for, where no model was chosen: words of the client
 
@@ -100,6 +103,7 @@ class Record(Struct):
         """Another model is asked: what became of the request so far is not that one's doing."""
         self.outcome = self.first_token_seconds = self.contents = None
         self.cache_miss = ""
+        self.cost = _FREE
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""

@@ -1,8 +1,11 @@
-"""One log line a request, from its record: numbers and names, never contents."""
+"""One log line a request, from its record: numbers and names, never contents.
+
+JSON has all facts; the line on a terminal has those that a person looks for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -12,6 +15,10 @@ from causerie.logging.buffer import LogBuffer
 from causerie.metering.meter import Record
 
 Level = Literal["info", "warning"]
+
+# Select Graphic Rendition (ECMA-48, section 8.3.117).
+_RESET, _DIM = "\x1b[0m", "\x1b[2m"
+_RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
 
 
 class RequestLine(Struct, frozen=True, omit_defaults=True):
@@ -41,6 +48,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     first_token_ms: float | None
     duration_ms: float
     trace_id: str = ""
+    cost: float | None = None
 
 
 class RequestLog:
@@ -48,10 +56,55 @@ class RequestLog:
 
     def __init__(self, log_buffer: LogBuffer) -> None:
         self._tell = log_buffer.tell
+        self.shows_door = False
+        """Whether the line on a terminal names the door, for there are several."""
 
     def write(self, record: Record) -> None:
         """Have a line written; it is not made where nobody wants its level."""
-        self._tell(_level(record), _line, record)
+        self._tell(_level(record), self, record)
+
+    def line(self, subject: Record, when: datetime) -> RequestLine:
+        """Return all facts of the request."""
+        return _line(subject, when)
+
+    def text(self, subject: Record, clock: str, *, colours: bool) -> str:
+        """Return the line for a terminal: facts that are not known or nothing are left out."""
+        words = [
+            f"{subject.status} {subject.model or subject.asked or '-'}",
+            *_why(subject),
+            *_amounts(subject),
+            *([subject.door] if self.shows_door else ()),
+        ]
+        text = "  ".join(words)
+        if not colours:
+            return f"{clock} {text}"
+        return f"{_DIM}{clock}{_RESET} {_colour(subject.status)}{text[:3]}{_RESET}{text[3:]}"
+
+
+def _why(record: Record) -> Sequence[str]:
+    """The reason of a failure; one of ours is found in other lines by the request's id."""
+    if record.code is None:
+        return ()
+    return [record.code, record.request_id] if record.status >= 500 else [record.code]
+
+
+def _amounts(record: Record) -> Iterator[str]:
+    used, first, seconds = record.used, record.first_token_seconds, record.duration_seconds
+    if used.prompt or used.completion:
+        yield f"{used.prompt} in, {used.completion} out"
+    if first is not None and record.stream:
+        yield f"TTFT {first:.2f} s"
+    spent = seconds - first if first is not None and record.stream else seconds
+    if used.completion and spent > 0:
+        yield f"{used.completion / spent:.1f} tok/s"
+    yield f"{seconds:.2f} s"
+    if record.cost:
+        whole, _, rest = f"{record.cost:f}".partition(".")
+        yield f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
+
+
+def _colour(status: int) -> str:
+    return _GREEN if status < 400 else _YELLOW if status < 500 else _RED
 
 
 def _level(record: Record) -> Level:
@@ -85,4 +138,5 @@ def _line(record: Record, when: datetime) -> RequestLine:
         int(first * 10_000 + 0.5) / 10 if first is not None else None,
         int(record.duration_seconds * 10_000 + 0.5) / 10,
         record.trace_id,
+        float(record.cost) if record.cost else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -56,9 +56,11 @@ def interview(
     return Interview(subject, asks, patience, asking, dialect_preview=dialect_preview)
 
 
-async def carried_out(interview: Interview) -> CompletedInterview:
+async def carried_out(
+    interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
+) -> CompletedInterview:
     """Every question asked, and what follows."""
-    findings = [one async for one in interview.findings(QUESTIONS)]
+    findings = [one async for one in interview.findings(questions)]
     return CompletedInterview(
         entry(interview.subject, findings, datetime.now(UTC).date()),
         tuple(findings),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions.context import LONGEST_ASKED, longest_prompt
+from causerie.probe.questions.context import LONGEST_ASKED, TOO_LONG, longest_prompt
 from causerie.probe.questions.thinking import ROOM
 from causerie.probe.subject import Subject
 
@@ -49,7 +49,8 @@ def cost(
     if dialect_preview:
         questions = [*questions, *(question for question in questions if question.decides)]
     completions = sum(question.asks for question in questions if question.tokens)
-    lengths = (subject.context_length or LONGEST_ASKED for subject in subjects)
+    too_long = any(question.id == TOO_LONG for question in questions)
+    lengths = [one.context_length or LONGEST_ASKED for one in subjects] if too_long else []
     return ProbeBudget(
         requests=sum(question.asks for question in questions) * len(subjects),
         tokens=sum(question.asks * question.tokens for question in questions) * len(subjects),

@@ -36,3 +36,15 @@ QUESTIONS: tuple[ProbeQuestion, ...] = (
     *context.QUESTIONS,
     *leaving.QUESTIONS,
 )
+
+_QUICK = frozenset(
+    {
+        "base", "models", "completion", "usage", "thinking", "messages.roles", "stream",
+        "stream.chunks", "stream.usage", "max_tokens", "stop", "n", "seed", "logprobs", "tools",
+        "tools.stream", "tools.exchange", "tool_choice.required", "response_format.object",
+        "response_format.schema", "errors.model", "key.none", "key.wrong",
+    }
+)  # fmt: skip
+
+QUICK_QUESTIONS: tuple[ProbeQuestion, ...] = tuple(one for one in QUESTIONS if one.id in _QUICK)
+"""What decides whether usual clients work; a minute is enough for a server on this machine."""

@@ -14,6 +14,7 @@ from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, partly, unclear, yes
 
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
+TOO_LONG = "context.exceeded"  # the one question that may send such a prompt
 _HUGE = 100_000_000
 _TOLD = re.compile(
     r"(?:maximum context length is|context length (?:is|of)|context window (?:is|of)|"
@@ -93,7 +94,7 @@ QUESTIONS = (
         tokens=60,
     ),
     ProbeQuestion(
-        "context.exceeded",
+        TOO_LONG,
         "contract 3",
         "Is a prompt that is too long refused, and never cut?",
         _too_long,

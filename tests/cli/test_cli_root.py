@@ -1,0 +1,57 @@
+"""The list of commands: at hand without what the commands are made of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from causerie.cli.root import COMMANDS, app, loaded
+
+MODULES = """
+import json, sys
+from causerie.cli import main
+sys.argv = ["causerie", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def modules_after(*words: str) -> set[str]:
+    """Return what a process has imported when this command line has ended well."""
+    command = [sys.executable, "-c", MODULES, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    return set(modules)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_the_list_of_commands_imports_none_of_them(words: list[str]) -> None:
+    found = modules_after(*words)
+    ours = {name for name in found if name.startswith("causerie")}
+    assert ours == {"causerie", "causerie.cli", "causerie.cli.root"}
+    assert not found & {"asyncio", "jinja2", "llguidance", "msgspec", "sqlalchemy", "structlog"}
+
+
+def test_a_command_that_runs_imports_no_other() -> None:
+    modules = {f"causerie.cli.{command.module}" for command in COMMANDS.values()}
+    assert modules & modules_after("key", "--help") == {"causerie.cli.key"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_has_the_first_sentence_of_each_command(name: str) -> None:
+    assert loaded(name).name == name
+    first = loaded(name).help.split("\n\n")[0]
+    assert COMMANDS[name].summary == " ".join(first.split())
+
+
+def test_a_word_that_is_no_command_suggests_one() -> None:
+    result = CliRunner(env={"TERM": "dumb", "COLUMNS": "100"}).invoke(app, ["sevre"])
+    assert result.exit_code == 2
+    assert "Did you mean 'serve'" in result.stderr
