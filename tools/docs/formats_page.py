@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
+from format_names import names_table
+
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -61,7 +63,7 @@ reasoning.
 
 def formats_page() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(_row(form) for form in FORMATS)
+    return _HEAD + "".join(_row(form) for form in FORMATS) + names_table()
 
 
 def _row(form: ModelFormat) -> str:
