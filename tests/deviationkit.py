@@ -203,6 +203,22 @@ def whole_objects(form: ModelFormat, made: Sequence[Call]) -> str | None:
     return calls.begin + calls.separator.join(texts) + calls.end
 
 
+def without_the_first_marker(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    headless = headless_of(form)
+    return write_calls(headless, made) if headless else None
+
+
+def without_both_markers(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    headless = headless_of(form)
+    return write_calls(replace(headless, end=""), made) if headless else None
+
+
+def headless_of(form: ModelFormat) -> CallSection | None:
+    """Return the section that begins with its first call, if the family has a marker there."""
+    calls = _section(form)
+    return next((way for way in calls.also if way.optional_end), None)
+
+
 def without_the_end(form: ModelFormat, made: Sequence[Call]) -> str | None:
     calls = _section(form)
     return write_calls(replace(calls, end=""), made) if calls.end else None
@@ -284,6 +300,8 @@ DEVIATIONS: Mapping[str, Deviation] = {
         nested,
         whole_objects,
         without_the_end,
+        without_the_first_marker,
+        without_both_markers,
         without_the_last_marker,
         with_the_last_marker_twice,
         ended_at_once,

@@ -7,6 +7,7 @@ Expected: reasoning, answer, calls. What the declarations say by themselves is t
 from __future__ import annotations
 
 import pytest
+from format_names import SERVERS
 from formatkit import Told, read
 
 from causerie.chat.formats.registry import by_name
@@ -195,3 +196,8 @@ def test_a_reply_is_read_wherever_it_is_cut(name: str, text: str, expected: Told
     told = read(form, text, size=1)
     told.answer = told.answer.strip()
     assert told == expected
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_formats_named_for_another_server_exist(server: str) -> None:
+    assert [by_name(name) for formats in SERVERS[server].values() for name in formats]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
+from deviationkit import headless_of
 from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from grammarkit import Vocabulary, closers, vocabularies
 from hypothesis import given
@@ -128,6 +130,26 @@ def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
             section = form.calls.lead + write_calls(form.calls, [wrong])
             assert refusal(form, model, section) is not None
             assert refusal(form, model, section, required=True) is not None
+
+
+@pytest.mark.parametrize(
+    "name", [form.name for form in FORMATS if form.calls and headless_of(form)]
+)
+def test_a_section_without_its_first_marker_is_held_to_its_schema(name: str) -> None:
+    form = by_name(name)
+    assert form.calls
+    section = headless_of(form)
+    assert section
+    call = made(form)[0]
+    unknown = Call("get_wether", call.arguments, call.id)
+    lacking = Call("get_weather", {"days": 3}, call.id)
+    for model in models(name):
+        for end in ("", section.end):
+            written = write_calls(replace(section, end=end), made(form))
+            assert refusal(form, model, written) is None
+            assert refusal(form, model, f"I look.{written}") is None
+        for wrong in (unknown, lacking):
+            assert refusal(form, model, write_calls(section, [wrong])) is not None
 
 
 def test_the_number_of_a_call_has_an_end() -> None:

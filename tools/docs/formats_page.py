@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
+from format_names import names_table
+
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -47,7 +49,8 @@ every function is known and all arguments follow their schemas. Otherwise it sta
 
 A call that deviates from its form is read as what it plainly means: arguments
 as a string, JSON between tags, another key for the arguments, other line
-breaks, missing ids, brackets or closing markers. It is a call only if it names
+breaks, missing ids, brackets or closing markers, or a section without its first
+marker where each call has one of its own. It is a call only if it names
 an offered function and has the arguments that the function needs; otherwise it
 stays text. Messages on channels (gpt-oss, llm-jp) are read with the recipient
 before or behind the channel. A message to a tool that was not offered is
@@ -60,7 +63,7 @@ reasoning.
 
 def formats_page() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(_row(form) for form in FORMATS)
+    return _HEAD + "".join(_row(form) for form in FORMATS) + names_table()
 
 
 def _row(form: ModelFormat) -> str:

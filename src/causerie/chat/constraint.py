@@ -228,8 +228,13 @@ class _Section:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        end = text.literal(form.end) if form.end else ""
-        return f"{self._call} {again} {end}".strip()
+        return f"{self._call} {again} {self._end()}".strip()
+
+    def _end(self) -> str:
+        if not self._form.end:
+            return ""
+        end = self._text.literal(self._form.end)
+        return f"({end})?" if self._form.optional_end else end
 
     def _behind(self, trigger: str) -> str:
         """Return the rest of the section when ``trigger`` has been written already."""
@@ -249,8 +254,7 @@ class _Section:
         call = text.rule(" | ".join(text.rule(self._one(name, segments)) for name in names))
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
-        end = text.literal(form.end) if form.end else ""
-        return f"{call} {again} {end}".strip()
+        return f"{call} {again} {self._end()}".strip()
 
     def _one(self, name: str, segments: Sequence[Segment] | None = None) -> str:
         """Return one call of the function ``name``. Neighbouring fixed texts are written as one."""
@@ -282,14 +286,18 @@ class _Section:
             raise of_function(name, deep) from None
 
     def _written(self, segment: Segment, name: str) -> str:
+        known = self._text.functions
+        if isinstance(segment, CallId):
+            return call_id_grammar(segment.pattern, re.escape(name))
+        if (name, segment) not in known:
+            known[name, segment] = self._text.rule(self._notation(segment, name))
+        return known[name, segment]
+
+    def _notation(self, segment: Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
-            case CallId(pattern):
-                return call_id_grammar(pattern, re.escape(name))
             case JsonArguments():
-                if name not in text.functions:
-                    text.functions[name] = text.json(schema)
-                return text.functions[name]
+                return text.json(schema)
             case ParameterList():
                 return parameter_grammar(segment, schema, text)
             case PythonArguments():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import Schema, without
@@ -55,7 +55,8 @@ class GrammarText:
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
     manner: Manner = USUAL
-    functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
+    functions: dict[tuple[str, Hashable], str] = field(default_factory=dict)
+    """Arguments by function and notation: several sections of calls share them."""
     function: str = ""  # whose arguments are being written
     param: str = "tools"  # of the request, for refusals
     prefix: str = ""  # of the names of all rules

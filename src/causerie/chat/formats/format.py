@@ -124,6 +124,8 @@ class CallSection:
     begin: str = ""
     separator: str = ""
     end: str = ""
+    optional_end: bool = False
+    """If True, ``end`` may be missing."""
     triggers: tuple[str, ...] = ()
     """Texts at which a reader knows that the section has started; each is a prefix of ``begin`` +
     the first literal of ``call`` (by default that of the canonical writing up to the first place

@@ -32,8 +32,9 @@ from causerie.chat.formats import (
 )
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
+from causerie.chat.formats.headless import with_headless
 
-FORMATS: tuple[ModelFormat, ...] = (
+_DECLARED: tuple[ModelFormat, ...] = (
     *harmony.FORMATS,
     *kimi.FORMATS,
     *step.FORMATS,
@@ -60,6 +61,7 @@ FORMATS: tuple[ModelFormat, ...] = (
     GENERIC_THINKING,
     GENERIC,
 )
+FORMATS = tuple(map(with_headless, _DECLARED))
 
 
 def detect(template: str) -> ModelFormat:
