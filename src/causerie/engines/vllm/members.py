@@ -12,7 +12,7 @@ from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.member import Member
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex
 
-_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.5 MB here
+_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 
 
 class Members:
