@@ -25,6 +25,7 @@ _NEEDED = (
     "causerie/console/static/htmx.min.js",
     "causerie/distributed/take.lua",
     "causerie/store/migrations/script.py.mako",
+    "/causerie.1",
 )
 _PLACEHOLDER = ".example"
 

@@ -6,6 +6,7 @@ import copy
 import shutil
 import subprocess
 import sys
+import zipfile
 from email.message import Message
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("ending", [".whl", ".gz"])
 def test_the_package_is_complete(built: dict[str, Path], ending: str) -> None:
     assert list(problems(built[ending])) == []
+
+
+def test_the_man_page_is_installed_where_man_looks(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built[".whl"]) as wheel:
+        assert any(name.endswith("/data/share/man/man1/causerie.1") for name in wheel.namelist())
 
 
 def test_placeholders_are_not_published(built: dict[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import typer
 from typer.testing import CliRunner
 
 from causerie.cli.exits import ExitCode
@@ -48,6 +49,7 @@ def test_every_flag_on_the_page_exists() -> None:
         for command in LOADED.values()
         for each in (command, *getattr(command, "commands", {}).values())
     ]
+    commands.append(typer.main.get_command(app))
     known = {
         flag
         for command in commands
