@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 
 import pytest
-from browserkit import window
+from accountkit import PASSWORD
+from browserkit import findings, sign_in, window
 from consolekit import Place
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 FIRST_VISIT = 80_000  # bytes on the wire, all files of the first page
 
@@ -42,3 +44,57 @@ async def test_a_first_visit_is_small_moves_nothing_and_has_the_typeface(
         "[...document.fonts].filter((each) => each.status === 'loaded').map((each) => each.family)"
     )
     assert "Inter" in " ".join(await page.evaluate(loaded))
+
+
+async def test_the_menu_of_a_narrow_screen_is_a_sheet_for_the_keyboard_too(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD, operator=True)
+    await place.world.project(owner=owner)
+    async with window(viewport={"width": 390, "height": 844}) as page:
+        await sign_in(page, root(place), owner)
+        button, sheet = page.locator("[data-nav-switch]"), page.locator("#sheet")
+        await expect(sheet).to_be_hidden()
+        await button.press("Enter")
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(sheet.locator("summary").first).to_be_focused()
+        box = await sheet.bounding_box()
+        assert box is not None
+        assert (box["x"], round(box["y"] + box["height"])) == (0, 844)
+        assert box["width"] >= 375  # a scroll bar takes the rest
+        assert await findings(page) == []
+        await page.keyboard.press("Shift+Tab")
+        await expect(button).to_be_focused()
+        await page.keyboard.press("Shift+Tab")  # round to the last part, not behind the veil
+        await expect(sheet.locator(".sidebar-end summary")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(sheet).to_be_hidden()
+        await expect(button).to_be_focused()
+        await button.click()
+        await page.mouse.click(195, 30)  # on the veil
+        await expect(sheet).to_be_hidden()
+        await button.click()
+        await sheet.get_by_text("API Keys").click()
+        await expect(page.locator("#main h1")).to_have_text("API Keys")
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+async def test_the_gutter_beside_a_dialog_is_as_dark_as_its_veil(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.locator(".page-head").get_by_text("Create key").click()
+    await expect(page.locator("dialog [name=name]")).to_be_focused()
+    corner = {"x": 1380, "y": 860, "width": 60, "height": 1}
+    png = base64.b64encode(await page.screenshot(clip=corner, type="png")).decode()  # type: ignore[arg-type]
+    colours = await page.evaluate(
+        """async (png) => {
+        const bytes = Uint8Array.from(atob(png), (each) => each.charCodeAt(0));
+        const bitmap = await createImageBitmap(new Blob([bytes]));
+        const drawn = new OffscreenCanvas(60, 1).getContext("2d");
+        drawn.drawImage(bitmap, 0, 0);
+        const { data } = drawn.getImageData(0, 0, 60, 1);
+        return [...new Set(Array.from({ length: 60 }, (_, n) => data[4 * n]))];
+        }""",
+        png,
+    )
+    assert max(colours) - min(colours) <= 2, colours

@@ -140,6 +140,9 @@ def _project(project: ProjectPages, members: MemberPages) -> tuple[PageRoute, ..
     member = f"{_PROJECT}/members/{{user}}"
     return (
         PageRoute("GET", _PROJECT, project.show),
+        PageRoute("GET", f"{_PROJECT}/limits", project.limits),
+        PageRoute("GET", f"{_PROJECT}/logging", project.logging),
+        PageRoute("GET", f"{_PROJECT}/settings", project.settings),
         PageRoute("POST", f"{_PROJECT}/name", project.rename, kept=True),
         PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
         PageRoute("POST", f"{_PROJECT}/archive", project.archive),

@@ -16,6 +16,7 @@ _LOOKS = {
     "date": "%Y-%m-%d",
     "ago": "%Y-%m-%d %H:%M UTC",
     "hour": "%H:%M",
+    "dayhour": "%d %b %H:%M",
     "stamp": "%m-%d %H:%M:%S",
 }
 _THOUSAND = 1000
@@ -44,6 +45,7 @@ def environment(statics: Statics) -> Environment:
         "seconds": seconds,
         "day": day,
         "hour": hour,
+        "dayhour": dayhour,
         "stamp": stamp,
     }
     made.globals |= {"static": statics.address, "seconds": seconds}
@@ -118,6 +120,11 @@ def day(at: datetime) -> str:
 def hour(at: datetime) -> Markup:
     """An hour of the visitor's day, for an axis."""
     return _time(at, "hour", "")
+
+
+def dayhour(at: datetime) -> Markup:
+    """A day and hour of the visitor's, for an axis that has several days."""
+    return _time(at, "dayhour", "")
 
 
 def stamp(at: datetime) -> Markup:
