@@ -307,7 +307,7 @@ async def _failed(page: Page, root: str, _: Scene) -> None:
 
 async def _route(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/explain?model=a/m")
-    await page.click("text=Explain >> nth=0")
+    await page.click(".explain .button-main")
     await expect(page.locator("#told")).to_be_visible()
 
 
@@ -317,7 +317,7 @@ async def _no_route(page: Page, root: str, _: Scene) -> None:
     await page.click("summary:has-text('preferences')")
     await page.check("[name=strict]")
     await page.fill("[name=max_prompt]", "0.3")
-    await page.click("text=Explain >> nth=0")
+    await page.click(".explain .button-main")
     await expect(page.locator("#told")).to_be_visible()
 
 
@@ -325,6 +325,7 @@ async def _strict_route(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/explain?model=a/m")
     body = '{"model": "a/m", "messages": [{"role": "user", "content": "Hi"}], "colour": "red"}'
     form = page.locator("form:has([name=body])")
+    await form.locator("[name=from][value=body]").check()
     await form.locator("[name=body]").fill(body)
     await form.locator("[name=reject]").check()
     await form.locator(".button-main").click()

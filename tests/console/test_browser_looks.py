@@ -98,3 +98,20 @@ async def test_the_gutter_beside_a_dialog_is_as_dark_as_its_veil(place: Place, p
         png,
     )
     assert max(colours) - min(colours) <= 2, colours
+
+
+async def test_equal_rows_are_hidden_on_demand(fair: Place, page: Page) -> None:
+    models = "model=acme/iris-large&model=qwen/qwen3-8b"
+    await page.goto(f"{root(fair)}/catalog/compare?{models}")
+    rows = page.locator(".side tbody tr:visible")
+    before = await rows.count()
+    same = page.locator(".side tr.same")
+    assert await same.count() > 0
+    await page.get_by_label("Hide equal rows").press("Space")
+    await expect(same.first).to_be_hidden()
+    assert 0 < await rows.count() < before
+    for row in await page.locator(".side tbody tr:visible:not(.side-title)").all():
+        cells = [cell.strip() for cell in await row.locator("td").all_inner_texts()]
+        assert len(set(cells)) > 1, cells
+    await page.get_by_label("Hide equal rows").press("Space")
+    await expect(rows).to_have_count(before)

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causerie.accounts.money import exact, rounded
+from causerie.console.capabilities import folded
 from causerie.console.statics import Statics
 
 _LOOKS = {
@@ -48,7 +49,7 @@ def environment(statics: Statics) -> Environment:
         "dayhour": dayhour,
         "stamp": stamp,
     }
-    made.globals |= {"static": statics.address, "seconds": seconds}
+    made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
     return made
 
 
