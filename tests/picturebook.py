@@ -199,6 +199,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "keys-transfer": f"{key}/transfer",
         "keys-delete": f"{key}/delete",
         "project": base,
+        "go": f"/go?project={scene.team.project.id}",
         "project-limits": f"{base}/limits",
         "project-logging": f"{base}/logging",
         "project-settings": f"{base}/settings",

@@ -115,3 +115,42 @@ async def test_equal_rows_are_hidden_on_demand(fair: Place, page: Page) -> None:
         assert len(set(cells)) > 1, cells
     await page.get_by_label("Hide equal rows").press("Space")
     await expect(rows).to_have_count(before)
+
+
+async def test_the_palette_leads_to_pages_projects_and_models_by_the_keyboard(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.keyboard.press("Control+k")
+    field, found = page.locator("dialog #palette-find"), page.locator("dialog #palette-found a")
+    await expect(field).to_be_focused()
+    assert await findings(page) == []
+    await field.press_sequentially("api ke")
+    await page.keyboard.press("Enter")  # before the letters are answered
+    await expect(page.locator("#main h1")).to_have_text("API Keys")
+    await page.keyboard.press("Control+k")
+    await field.fill(f"{project.name} project")
+    await expect(found.first).to_have_attribute("href", f"/console/projects/{project.id}/overview")
+    await page.keyboard.press("ArrowDown")
+    await expect(found.first).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await expect(field).to_be_focused()
+    await field.fill("no such thing at all")
+    await expect(page.locator("dialog #palette-found")).to_contain_text("Nothing has")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_be_hidden()
+
+
+async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    for number in range(9):
+        await place.world.key(project, owner, name=f"key {number}")
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Find a key")).to_be_focused()
+    await page.keyboard.type("key 7/")
+    await expect(page.get_by_label("Find a key")).to_have_value("key 7/")
