@@ -177,7 +177,7 @@ class Visitor:
             self.cookies[name] = value
         if headers.get("transfer-encoding") == "chunked":
             body = _whole(body)
-        return Page(int(status.split()[1]), headers, body.decode())
+        return Page(int(status.split()[1]), headers, body.decode(errors="replace"))  # a typeface
 
 
 def _whole(rest: bytes) -> bytes:

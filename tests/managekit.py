@@ -96,6 +96,7 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
         recordings=world.recordings,
         attempts=world.attempts,
         operating=world.operating,
+        standings=world.standings,
     )
 
     def now() -> int:

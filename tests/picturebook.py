@@ -199,6 +199,10 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "keys-transfer": f"{key}/transfer",
         "keys-delete": f"{key}/delete",
         "project": base,
+        "go": f"/go?project={scene.team.project.id}",
+        "project-limits": f"{base}/limits",
+        "project-logging": f"{base}/logging",
+        "project-settings": f"{base}/settings",
         "project-bounds": f"{base}/bounds",
         "project-invite": f"{base}/invite",
         "project-member": member,
@@ -304,7 +308,7 @@ async def _failed(page: Page, root: str, _: Scene) -> None:
 
 async def _route(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/explain?model=a/m")
-    await page.click("text=Explain >> nth=0")
+    await page.click(".explain .button-main")
     await expect(page.locator("#told")).to_be_visible()
 
 
@@ -314,7 +318,7 @@ async def _no_route(page: Page, root: str, _: Scene) -> None:
     await page.click("summary:has-text('preferences')")
     await page.check("[name=strict]")
     await page.fill("[name=max_prompt]", "0.3")
-    await page.click("text=Explain >> nth=0")
+    await page.click(".explain .button-main")
     await expect(page.locator("#told")).to_be_visible()
 
 
@@ -322,6 +326,7 @@ async def _strict_route(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/explain?model=a/m")
     body = '{"model": "a/m", "messages": [{"role": "user", "content": "Hi"}], "colour": "red"}'
     form = page.locator("form:has([name=body])")
+    await form.locator("[name=from][value=body]").check()
     await form.locator("[name=body]").fill(body)
     await form.locator("[name=reject]").check()
     await form.locator(".button-main").click()

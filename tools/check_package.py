@@ -23,6 +23,8 @@ _NEEDED = (
     "causerie/py.typed",
     "causerie/console/templates/base.html",
     "causerie/console/static/htmx.min.js",
+    "causerie/console/static/inter.LICENSE",
+    "causerie/console/static/inter.woff2",
     "causerie/distributed/take.lua",
     "causerie/store/migrations/script.py.mako",
     "/causerie.1",

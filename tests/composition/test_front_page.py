@@ -30,7 +30,7 @@ async def ask(
         aiohttp.ClientSession() as http,
         http.request(method, front.root + path, headers=headers) as response,
     ):
-        return response, await response.text()
+        return response, await response.text(errors="replace")
 
 
 async def test_browsers_get_a_page_that_runs_nothing_but_its_own_files(shown: Front) -> None:

@@ -61,6 +61,13 @@ def test_the_library_is_the_released_one() -> None:
     assert "Zero-Clause BSD" in (STATIC / "htmx.LICENSE").read_text(encoding="utf-8")
 
 
+def test_the_typeface_is_licensed_and_a_subset() -> None:
+    assert "SIL OPEN FONT LICENSE Version 1.1" in (STATIC / "inter.LICENSE").read_text("utf-8")
+    font = (STATIC / "inter.woff2").read_bytes()
+    assert font.startswith(b"wOF2")
+    assert len(font) <= 30_000
+
+
 def test_styles_and_scripts_fetch_nothing_from_elsewhere() -> None:
     for file in STATIC.iterdir():
         if file.name.startswith("htmx") or not file.name.endswith((".css", ".js")):

@@ -64,11 +64,13 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
         ("limit_model", ""),
         ("limit_requests_per_minute", "60"),
     ]
-    assert (await visitor.post(f"{base}/bounds", fields)).target == f"{base}?done=bounds-saved"
+    assert (await visitor.post(f"{base}/bounds", fields)).target == (
+        f"{base}/limits?done=bounds-saved"
+    )
     view = await place.world.projects.see(SYSTEM, project.id)
     assert view.bounds == LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(100)),))
     mine = await place.visitor_of(owner)
-    page = await mine.get(base)
+    page = await mine.get(f"{base}/limits")
     assert "$100.00" in page.text
     assert "60 requests / min" in page.text
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
@@ -81,9 +83,11 @@ async def test_of_one_there_is_no_plural(place: Place) -> None:
         SYSTEM, project.id, LimitsAndBudgets((Limit("", 1, 1),), ())
     )
     await place.world.recordings.keep(actor_of(owner), project.id, 1)
-    page = await (await place.visitor_of(owner)).get(f"/projects/{project.id}")
-    for words in ("1 request / min", "1 token / min", "are kept for 1 day,"):
-        assert words in page.text
+    visitor = await place.visitor_of(owner)
+    limits = await visitor.get(f"/projects/{project.id}/limits")
+    assert "1 request / min" in limits.text
+    assert "1 token / min" in limits.text
+    assert "are kept for 1 day," in (await visitor.get(f"/projects/{project.id}/logging")).text
 
 
 async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
@@ -235,6 +239,9 @@ _PROJECT_PAGES = {
     "": Action.PROJECT_SEE,
     "/overview": Action.USAGE_SEE,
     "/keys": Action.KEYS_SEE,
+    "/limits": Action.PROJECT_SEE,
+    "/logging": Action.PROJECT_SEE,
+    "/settings": Action.PROJECT_RENAME,
     "/audit": Action.AUDIT_SEE,
 }
 _PROJECT_FORMS = {

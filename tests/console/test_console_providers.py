@@ -252,8 +252,10 @@ async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
         await page.click("text=Write to the configuration and apply")
         await expect(page.locator(".toast")).to_contain_text("is in force")
         await expect(page.locator("#probing")).to_contain_text("matches what is in force")
-        row = page.locator(".matrix tr", has=page.locator("code", has_text="parallel_tool_calls"))
-        await expect(row).to_contain_text("no")
+        row = page.locator(
+            ".alike > div", has=page.locator(".chip", has_text="parallel_tool_calls")
+        )
+        await expect(row.locator("dt")).to_contain_text("unclear")
         assert "parallel_tool_calls" in made_text(shown)
 
 

@@ -32,17 +32,19 @@ async def asked(world: World, team: Team, user: User, words: str = "Plain words.
 
 async def test_an_owner_switches_it_on_and_off(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
-    page = await visitor.get(team.path)
+    page = await visitor.get(f"{team.path}/logging")
     assert "Off: prompts and replies are not kept." in page.text
     assert (await visitor.post(f"{team.path}/recording", {"days": "30"})).status == 303
-    page = await visitor.get(f"{team.path}?done=recording-on")
+    page = await visitor.get(f"{team.path}/logging?done=recording-on")
     assert "are kept for 30 days" in page.text
     assert "Request logging is on." in page.text
     assert "kept for 30 days" in (await visitor.get(f"{team.path}/activity")).text
     usage = await asked(shop.world, team, team.owner)
     assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 200
     assert (await visitor.post(f"{team.path}/recording", {"off": "yes"})).status == 303
-    assert "Off: prompts and replies are not kept." in (await visitor.get(team.path)).text
+    assert (
+        "Off: prompts and replies are not kept." in (await visitor.get(f"{team.path}/logging")).text
+    )
     assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 404
     assert (
         "Request logging is off: prompts and replies are not kept."

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from causerie.console.templating import short
+from causerie.console.charts import Chart, stacked
+from causerie.console.statics import Statics
+from causerie.console.templating import environment, short
 
 
 @pytest.mark.parametrize(
@@ -24,3 +29,17 @@ from causerie.console.templating import short
 )
 def test_a_number_is_short(number: int, shown: str) -> None:
     assert short(number) == shown
+
+
+def test_no_axis_repeats_a_label() -> None:
+    made = environment(Statics("/static"))
+    axis = made.get_template("parts/charts.html").module.axis  # type: ignore[attr-defined]
+    ticks = Chart((), (), (0.0, 0.002, 0.004, 0.006))
+    said = re.findall(r"<li>(.*?)</li>", axis(ticks, "${:.2f}".format))
+    assert said == ["$0.01", "", "", "$0.00"]
+
+    starts = [datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=n) for n in range(49)]
+    labels = made.get_template("parts/charts.html").module.starts  # type: ignore[attr-defined]
+    html = labels(stacked(starts, {"a": {starts[0]: 1.0}}), True)
+    times = re.findall(r"<time[^>]*>(.*?)</time>", html)
+    assert len(set(times)) == len(times) > 3

@@ -17,6 +17,7 @@ from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
 from causerie.accounts.sso_provisioning import SsoProvisioning
+from causerie.accounts.standings import Standings
 from causerie.accounts.usage import UsageReader, UsageReports
 from causerie.accounts.users import Users
 
@@ -36,6 +37,7 @@ class Accounts:
     recordings: Recordings
     attempts: Attempts
     operating: Operating
+    standings: Standings
 
     @property
     def arrivals(self) -> SsoProvisioning:
@@ -47,6 +49,7 @@ class Accounts:
         store: AccountStore, reader: UsageReader, passwords: Passwords, clock: Clock
     ) -> Accounts:
         """All of them over this store."""
+        usage = UsageReports(store, reader)
         return Accounts(
             users=Users(store, passwords, clock),
             sign_ups=SignUps(store, clock),
@@ -54,9 +57,10 @@ class Accounts:
             sign_in=SignIn(store, passwords, clock),
             projects=Projects(store, clock),
             keys=KeyIssuing(store, clock),
-            usage=UsageReports(store, reader),
+            usage=usage,
             credits=Credits(store, reader, clock),
             recordings=Recordings(store, clock),
             attempts=Attempts(store, clock),
             operating=Operating(store, clock),
+            standings=Standings(store, usage, clock),
         )

@@ -44,9 +44,11 @@ class Spending:
 
 
 class SpendingReader:
-    """Asks the usage of one project, once for each period."""
+    """Asks the usage of one project (``None``: of all), once for each period."""
 
-    def __init__(self, usage: UsageReports, actor: Actor, project_id: str, now: datetime) -> None:
+    def __init__(
+        self, usage: UsageReports, actor: Actor, project_id: str | None, now: datetime
+    ) -> None:
         self._usage = usage
         self._actor = actor
         self._project_id = project_id
@@ -56,24 +58,33 @@ class SpendingReader:
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
         """By key."""
-        asked = {key: tuple(each) for key, each in budgets.items()}
-        sums = await self._sums(
-            [each for every in asked.values() for each in every], By.KEY, By.MODEL
-        )
-        by_key: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
-        for period, found in sums.items():
-            for each in found:
-                by_key.setdefault((period, each.group[By.KEY]), []).append(each)
-        return {
-            key: [self._spending(each, by_key.get((each.period, key), ())) for each in every]
-            for key, every in asked.items()
-        }
+        return await self._each(By.KEY, budgets)
+
+    async def of_projects(
+        self, budgets: Mapping[str, Iterable[Budget]]
+    ) -> Mapping[str, list[Spending]]:
+        """By project."""
+        return await self._each(By.PROJECT, budgets)
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
         """Of the project's own budgets."""
         asked = tuple(budgets)
         sums = await self._sums(asked, By.MODEL)
         return [self._spending(each, sums[each.period]) for each in asked]
+
+    async def _each(
+        self, by: By, budgets: Mapping[str, Iterable[Budget]]
+    ) -> Mapping[str, list[Spending]]:
+        asked = {owner: tuple(each) for owner, each in budgets.items()}
+        sums = await self._sums([each for every in asked.values() for each in every], by, By.MODEL)
+        by_owner: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
+        for period, found in sums.items():
+            for each in found:
+                by_owner.setdefault((period, each.group[by]), []).append(each)
+        return {
+            owner: [self._spending(each, by_owner.get((each.period, owner), ())) for each in every]
+            for owner, every in asked.items()
+        }
 
     async def _sums(
         self, budgets: Iterable[Budget], *by: By
@@ -87,7 +98,11 @@ class SpendingReader:
                 step=Step.ALL,
                 by=by,
             )
-            found[period] = await self._usage.of_project(self._actor, self._project_id, question)
+            found[period] = (
+                await self._usage.of_all(self._actor, question)
+                if self._project_id is None
+                else await self._usage.of_project(self._actor, self._project_id, question)
+            )
         return found
 
     def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:

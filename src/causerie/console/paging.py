@@ -1,16 +1,18 @@
-"""Long lists of the console, a page each, narrowed down by a text."""
+"""Long lists of the console, a page each, narrowed down by a text and sorted by a column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from causerie.console.fields import FormFields
 
 PAGE = 100
 _LONGEST = 100
+_MANY = 8  # items; fewer are found by looking
 T = TypeVar("T")
 
 
@@ -23,6 +25,8 @@ class ListPage(Generic[T]):
     found: int  # items that have the text
     total: int
     find: str
+    sort: str = ""
+    """A column; with ``-`` before it from the largest down."""
 
     @property
     def pages(self) -> int:
@@ -31,19 +35,39 @@ class ListPage(Generic[T]):
 
     @property
     def searchable(self) -> bool:
-        """Return whether the list is too long to be looked through."""
-        return self.total > PAGE
+        """Return whether the list is too long to be taken in at a glance."""
+        return self.total > _MANY
 
     def address(self, number: int) -> str:
         """Return the query of another page."""
-        return "?" + urlencode({**({"find": self.find} if self.find else {}), "page": number})
+        return self._query(page=number, sort=self.sort)
+
+    def order(self, column: str) -> str:
+        """Return how the list is sorted by a column, in the word of ``aria-sort``."""
+        if self.sort.removeprefix("-") != column:
+            return ""
+        return "descending" if self.sort.startswith("-") else "ascending"
+
+    def sorted_by(self, column: str, *, down: bool = False) -> str:
+        """Return the query of the list sorted by a column, the other way round if it is already."""
+        order = self.order(column)
+        falling = order == "ascending" if order else down
+        return self._query(sort=f"-{column}" if falling else column)
+
+    def _query(self, **fields: str | int) -> str:
+        asked = {"find": self.find, **fields}
+        return "?" + urlencode({name: value for name, value in asked.items() if value})
 
 
 def page_of(
-    items: Sequence[T], query: FormFields, texts: Callable[[T], Iterable[str]]
+    items: Sequence[T],
+    query: FormFields,
+    texts: Callable[[T], Iterable[str]],
+    columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
 ) -> ListPage[T]:
     """Return the page that a query asks for; ``texts`` are what ``find`` is looked for in.
 
+    ``columns`` give what ``sort`` may name; an item without a value (``None``) is last.
     A page that is not there is the last one: what was on it may have been deleted meanwhile.
     """
     find = query.get("find")[:_LONGEST]
@@ -51,11 +75,23 @@ def page_of(
     found = items
     if words:
         found = [each for each in items if _has(" ".join(texts(each)).casefold(), words)]
+    sort = query.get("sort")
+    if column := columns.get(sort.removeprefix("-")):
+        found = _sorted(found, column, down=sort.startswith("-"))
+    else:
+        sort = ""
     asked = query.get("page")
     number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1
     number = min(max(number, 1), max(-(-len(found) // PAGE), 1))
     shown = found[(number - 1) * PAGE : number * PAGE]
-    return ListPage(shown, number, len(found), len(items), find)
+    return ListPage(shown, number, len(found), len(items), find, sort)
+
+
+def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:
+    """Return the items by a column, equal ones in their order, those without a value last."""
+    known = [each for each in items if column(each) is not None]
+    known.sort(key=column, reverse=down)
+    return [*known, *(each for each in items if column(each) is None)]
 
 
 def _has(text: str, words: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ from causerie.console.pages.market import MarketPages
 from causerie.console.pages.models import ModelsPages
 from causerie.console.pages.operator import OperatorPages
 from causerie.console.pages.overview import OverviewPages
+from causerie.console.pages.palette import PalettePages
 from causerie.console.pages.playground import PlaygroundPages
 from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.pages.providers import ProvidersPages
@@ -34,6 +35,7 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
     return (
         *(_sign_up() if open_to_all else ()),
         PageRoute("GET", "/", start.show),
+        PageRoute("GET", "/go", PalettePages(service_view).show),
         PageRoute("GET", f"{_PROJECT}/overview", OverviewPages(service_view).show),
         *_sign_in(),
         *_profile(),
@@ -140,6 +142,9 @@ def _project(project: ProjectPages, members: MemberPages) -> tuple[PageRoute, ..
     member = f"{_PROJECT}/members/{{user}}"
     return (
         PageRoute("GET", _PROJECT, project.show),
+        PageRoute("GET", f"{_PROJECT}/limits", project.limits),
+        PageRoute("GET", f"{_PROJECT}/logging", project.logging),
+        PageRoute("GET", f"{_PROJECT}/settings", project.settings),
         PageRoute("POST", f"{_PROJECT}/name", project.rename, kept=True),
         PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
         PageRoute("POST", f"{_PROJECT}/archive", project.archive),

@@ -1,4 +1,4 @@
-"""Styles, scripts and pictures: read once, named by their content, kept by browsers for a year."""
+"""Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _TYPES = MappingProxyType(
         "css": "text/css; charset=utf-8",
         "js": "text/javascript; charset=utf-8",
         "svg": "image/svg+xml",
+        "woff2": "font/woff2",
     }
 )
 _HASH_LENGTH = 16
 _IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE)
+_TYPEFACE = re.compile(rb"url\(\./([a-z]+\.woff2)\)")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -36,10 +38,11 @@ class Statics:
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
-        self._add(prefix, "console.css", b"\n".join(kept.pop(name) for name in styles))
+        style = b"\n".join(kept.pop(name) for name in styles)
         scripts = {name: kept.pop(name) for name in list(kept) if name.endswith(".js")}
         for name, content in kept.items():
             self._add(prefix, name, content)
+        self._add(prefix, "console.css", _TYPEFACE.sub(self._located, style))
         for name in scripts:
             self._add_script(prefix, name, scripts)
 
@@ -55,6 +58,10 @@ class Statics:
         kind = _TYPES[exchange.path.rpartition(".")[2]]
         headers = {**HEADERS, "cache-control": _FOR_EVER}
         await send_cached(exchange, file, headers, content_type=kind)
+
+    def _located(self, found: re.Match[bytes]) -> bytes:
+        """Where a style finds a typeface; raises :class:`KeyError` for one that is not there."""
+        return b"url(" + self._addresses[found[1].decode()].encode() + b")"
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.

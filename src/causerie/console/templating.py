@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causerie.accounts.money import exact, rounded
+from causerie.console.capabilities import folded
 from causerie.console.statics import Statics
 
 _LOOKS = {
@@ -16,6 +17,7 @@ _LOOKS = {
     "date": "%Y-%m-%d",
     "ago": "%Y-%m-%d %H:%M UTC",
     "hour": "%H:%M",
+    "dayhour": "%d %b %H:%M",
     "stamp": "%m-%d %H:%M:%S",
 }
 _THOUSAND = 1000
@@ -44,9 +46,10 @@ def environment(statics: Statics) -> Environment:
         "seconds": seconds,
         "day": day,
         "hour": hour,
+        "dayhour": dayhour,
         "stamp": stamp,
     }
-    made.globals |= {"static": statics.address, "seconds": seconds}
+    made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
     return made
 
 
@@ -118,6 +121,11 @@ def day(at: datetime) -> str:
 def hour(at: datetime) -> Markup:
     """An hour of the visitor's day, for an axis."""
     return _time(at, "hour", "")
+
+
+def dayhour(at: datetime) -> Markup:
+    """A day and hour of the visitor's, for an axis that has several days."""
+    return _time(at, "dayhour", "")
 
 
 def stamp(at: datetime) -> Markup:

@@ -37,13 +37,23 @@ class KeysPages:
         view = await context.project()
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
-        page = page_of(keys, context.query, lambda key: (key.name, key.id, _holder(key)))
+        last_used = await context.accounts.usage.last_used(context.actor, project_id)
+        page = page_of(
+            keys,
+            context.query,
+            lambda key: (key.name, key.id, _holder(key)),
+            {
+                "name": lambda key: key.name.casefold(),
+                "state": lambda key: key.state(now),
+                "used": lambda key: last_used.get(key.id),
+            },
+        )
         reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
         await context.show(
             "keys/list.html",
             page=page,
             spending=await reader.of_keys({key.id: key.bounds.budgets for key in page.items}),
-            last_used=await context.accounts.usage.last_used(context.actor, project_id),
+            last_used=last_used,
             archived=view.project.archived_at is not None,
         )
 

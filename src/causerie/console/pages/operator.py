@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.keys import ApiKey, KeyState
 from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import User
+from causerie.accounts.standings import DAYS, PersonStanding, ProjectStanding
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.pages import links
 from causerie.console.paging import page_of
@@ -37,14 +40,16 @@ class OperatorPages:
         users = context.accounts.users
         asked = await context.accounts.sign_ups.asked(context.actor)
         invitations = await users.invitations(context.actor)
-        every: list[User | OneTimeLink] = [*asked, *await users.every(context.actor), *invitations]
+        people = await context.accounts.standings.people(context.actor)
+        every: list[PersonStanding | OneTimeLink] = [*asked, *people, *invitations]
         waiting = {link.id for link in asked}
-        page = page_of(every, context.query, _texts)
+        page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
         links = [each for each in page.items if isinstance(each, OneTimeLink)]
         await context.show(
             "operator/users.html",
             page=page,
-            users=[each for each in page.items if isinstance(each, User)],
+            days=DAYS,
+            people=[each for each in page.items if isinstance(each, PersonStanding)],
             with_factor=await users.with_factor(context.actor),
             invitations=[link for link in links if link.id not in waiting],
             asked=[link for link in links if link.id in waiting],
@@ -166,9 +171,22 @@ class OperatorPages:
 
     async def projects(self, context: RequestContext) -> None:
         """All projects of the service."""
-        found = await context.accounts.projects.every(context.actor)
-        page = page_of(found, context.query, lambda project: (project.name, project.id))
-        await context.show("operator/projects.html", page=page)
+        standings = context.accounts.standings
+        found = await standings.projects(context.actor)
+        page = page_of(
+            found,
+            context.query,
+            lambda each: (each.project.name, each.project.id),
+            _PROJECT_COLUMNS,
+        )
+        await context.show(
+            "operator/projects.html",
+            page=page,
+            days=DAYS,
+            spending=await standings.spending(
+                context.actor, [each.project.id for each in page.items]
+            ),
+        )
 
     async def ask_project(self, context: RequestContext) -> None:
         """The form of a new project."""
@@ -201,9 +219,36 @@ class OperatorPages:
         return await context.accounts.users.see(context.actor, context.params["user"])
 
 
-def _texts(each: User | OneTimeLink) -> tuple[str, ...]:
+def _texts(each: PersonStanding | OneTimeLink) -> tuple[str, ...]:
     """Return the texts by which a user is found in the list."""
-    return (each.name, each.email) if isinstance(each, User) else (each.email or "",)
+    if isinstance(each, PersonStanding):
+        return each.user.name, each.user.email
+    return (each.email or "",)
+
+
+def _column(of: Callable[[PersonStanding], Any]) -> Callable[[PersonStanding | OneTimeLink], Any]:
+    """A column that only people have: links come after them."""
+    return lambda each: of(each) if isinstance(each, PersonStanding) else None
+
+
+_PERSON_COLUMNS: Mapping[str, Callable[[PersonStanding | OneTimeLink], Any]] = MappingProxyType(
+    {
+        "name": _column(lambda each: each.user.name.casefold()),
+        "keys": _column(lambda each: each.keys),
+        "cost": _column(lambda each: each.cost),
+        "active": _column(lambda each: each.active_at),
+        "since": _column(lambda each: each.user.created_at),
+    }
+)
+_PROJECT_COLUMNS: Mapping[str, Callable[[ProjectStanding], Any]] = MappingProxyType(
+    {
+        "name": lambda each: each.project.name.casefold(),
+        "keys": lambda each: each.keys,
+        "cost": lambda each: each.cost,
+        "active": lambda each: each.active_at,
+        "since": lambda each: each.project.created_at,
+    }
+)
 
 
 def _operators_only(context: RequestContext) -> None:

@@ -27,7 +27,6 @@ _HINTS = {
     Role.MEMBER: "own keys, usage, the playground",
     Role.VIEWER: "sees keys and usage",
 }
-_RECENT = 8
 
 
 class ProjectPages:
@@ -37,8 +36,44 @@ class ProjectPages:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:
-        """The page."""
-        await self._show(context, None)
+        """Members and open invitations."""
+        id, projects = (await context.project()).project.id, context.accounts.projects
+        people: list[ProjectMember | OneTimeLink] = [
+            *await projects.members(context.actor, id),
+            *await projects.invitations(context.actor, id),
+        ]
+        page = page_of(people, context.query, _texts)
+        await context.show(
+            "project/project.html",
+            page=page,
+            members=[each for each in page.items if isinstance(each, ProjectMember)],
+            invitations=[each for each in page.items if isinstance(each, OneTimeLink)],
+        )
+
+    async def limits(self, context: RequestContext) -> None:
+        """Limits and budgets, and what is spent of them."""
+        view = await context.project()
+        reader = SpendingReader(
+            context.accounts.usage, context.actor, view.project.id, context.services.clock()
+        )
+        await context.show(
+            "project/limits.html",
+            view=view,
+            spending=await reader.of_project(view.bounds.budgets),
+            limits=LIMITS,
+        )
+
+    async def logging(self, context: RequestContext) -> None:
+        """Whether prompts and replies are kept, and for how long."""
+        view = await context.project()
+        days = view.project.recording_days or ""
+        await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
+
+    async def settings(self, context: RequestContext) -> None:
+        """Name and archive."""
+        view = await context.project()
+        await context.check_right(Action.PROJECT_RENAME)
+        await context.show("project/settings.html", name=view.project.name)
 
     async def rename(self, context: RequestContext) -> None:
         """Give it another name."""
@@ -49,9 +84,10 @@ class ProjectPages:
                 context.actor, project_id, context.form.get("name")
             )
         except InvalidRequest as problem:
-            await self._show(context, problem)
+            name = context.form.get("name")
+            await context.show_problem("project/settings.html", problem, name=name)
             return
-        context.go(f"/projects/{project_id}", done="project-renamed")
+        context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
     async def ask_archive(self, context: RequestContext) -> None:
         """Ask for confirmation."""
@@ -83,7 +119,7 @@ class ProjectPages:
         except ServiceError as problem:
             await context.show_problem("project/bounds.html", problem, **self._choices(rows))
             return
-        context.go(f"/projects/{project_id}", done="bounds-saved")
+        context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
     async def record(self, context: RequestContext) -> None:
         """Keep what is said, or not any more."""
@@ -93,9 +129,11 @@ class ProjectPages:
             days = None if off else _days(context.form.get("days"))
             await context.accounts.recordings.keep(context.actor, project_id, days)
         except InvalidRequest as problem:
-            await self._show(context, problem)
+            values = {"longest": LONGEST_DAYS, "days": context.form.get("days")}
+            await context.show_problem("project/logging.html", problem, **values)
             return
-        context.go(f"/projects/{project_id}", done="recording-off" if off else "recording-on")
+        done = "recording-off" if off else "recording-on"
+        context.go(f"/projects/{project_id}/logging", done=done)
 
     async def audit(self, context: RequestContext) -> None:
         """Show the project's audit log."""
@@ -110,7 +148,7 @@ class ProjectPages:
         project_id = (await context.project()).project.id
         await context.accounts.projects.archive(context.actor, project_id, archived=archived)
         done = "project-archived" if archived else "project-restored"
-        context.go(f"/projects/{project_id}", done=done)
+        context.go(f"/projects/{project_id}/settings", done=done)
 
     def _choices(self, rows: BoundsRows) -> dict[str, Any]:
         models = [str(entry["id"]) for entry in self._service_view.models()]
@@ -120,34 +158,6 @@ class ProjectPages:
             "models": [*models, *sorted(kept - set(models))],
             "choices": CHOICES,
         }
-
-    async def _show(self, context: RequestContext, problem: InvalidRequest | None) -> None:
-        view = await context.project()
-        id, projects = view.project.id, context.accounts.projects
-        reader = SpendingReader(context.accounts.usage, context.actor, id, context.services.clock())
-        people: list[ProjectMember | OneTimeLink] = [
-            *await projects.members(context.actor, id),
-            *await projects.invitations(context.actor, id),
-        ]
-        page = page_of(people, context.query, _texts)
-        values: dict[str, Any] = {
-            "view": view,
-            "page": page,
-            "members": [each for each in page.items if isinstance(each, ProjectMember)],
-            "invitations": [each for each in page.items if isinstance(each, OneTimeLink)],
-            "spending": await reader.of_project(view.bounds.budgets),
-            "limits": LIMITS,
-            "longest": LONGEST_DAYS,
-            "entries": (),
-            "name": context.form.get("name") or view.project.name,
-            "days": context.form.get("days") or view.project.recording_days or "",
-        }
-        if await context.may(Action.AUDIT_SEE):
-            values["entries"] = await projects.audit(context.actor, id, AuditFilter(limit=_RECENT))
-        if problem is None:
-            await context.show("project/project.html", **values)
-        else:
-            await context.show_problem("project/project.html", problem, **values)
 
 
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:

@@ -7,6 +7,31 @@ function dark() {
   return root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches;
 }
 
+const sidebar = document.querySelector(".sidebar");
+const sheetSwitch = document.querySelector("[data-nav-switch]");
+
+/** Open or close the menu of a narrow screen; the keyboard goes along. */
+function showSheet(open) {
+  sidebar.toggleAttribute("data-open", open);
+  sheetSwitch.setAttribute("aria-expanded", String(open));
+  if (open) sidebar.querySelector(".sheet :is(summary, a, button)")?.focus();
+  else sheetSwitch.focus();
+}
+
+/** On a wide screen the same part stands beside the page. */
+function sheetCovers() {
+  return Boolean(sidebar?.hasAttribute("data-open") && sheetSwitch?.checkVisibility());
+}
+
+/** From the last part of the open sheet Tab leads to its button, from there into the sheet. */
+function keepInSheet(event) {
+  const all = [...sidebar.querySelectorAll(".sheet :is(summary, a, button, input)")].filter((each) => each.checkVisibility());
+  const ring = [sheetSwitch, ...all];
+  const next = ring.at((ring.indexOf(document.activeElement) + (event.shiftKey ? -1 : 1)) % ring.length);
+  event.preventDefault();
+  next.focus();
+}
+
 document.addEventListener("click", (event) => {
   const target = event.target instanceof Element ? event.target : null;
   if (!target) return;
@@ -14,11 +39,8 @@ document.addEventListener("click", (event) => {
     root.dataset.theme = dark() ? "light" : "dark";
     try { localStorage.setItem("theme", root.dataset.theme); } catch { /* for this page only */ }
   }
-  const opener = target.closest("[data-nav-switch]");
-  if (opener) {
-    const open = opener.closest(".sidebar").toggleAttribute("data-open");
-    opener.setAttribute("aria-expanded", String(open));
-  }
+  if (target.closest("[data-nav-switch]")) showSheet(!sidebar.hasAttribute("data-open"));
+  else if (sheetCovers() && !target.closest(".sheet")) showSheet(false); // on the veil
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (!menu.contains(target) || target.closest(".menu-list a, .menu-list button")) menu.open = false;
   }
@@ -26,12 +48,13 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Tab" && sheetCovers()) keepInSheet(event);
   if (event.key !== "Escape") return;
   const menu = document.activeElement?.closest("details.menu[open]");
   if (menu) {
     menu.open = false;
     menu.querySelector("summary").focus();
-  }
+  } else if (sheetCovers()) showSheet(false);
 });
 
 // A form that is on its way shows it, and is not sent twice. Those of dialogs are htmx's own.

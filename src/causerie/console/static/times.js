@@ -4,6 +4,7 @@
 const looks = {
   moment: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
   stamp: new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" }),
+  dayhour: new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" }),
   hour: new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" }),
   date: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
 };

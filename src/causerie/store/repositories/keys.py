@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -79,11 +79,21 @@ class SqlKeys:
             api_keys.c.created_at.desc(), api_keys.c.id
         )
         found = await nouns_of(await self.connection.execute(query), _key)
-        owners = [f"key:{key.id}" for key in found]
-        bounds: dict[str, LimitsAndBudgets] = {}
-        for first in range(0, len(owners), _OWNERS_AT_ONCE):
-            bounds |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
+        bounds = await self.bounds_of([f"key:{key.id}" for key in found])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in found]
+
+    async def counts(self) -> Sequence[tuple[str, str, int]]:
+        """Count those that are not deleted, by project and person (empty: of nobody)."""
+        holder = func.coalesce(users.c.id, "")
+        query = (
+            select(api_keys.c.project_id, holder, func.count())
+            .select_from(api_keys)
+            .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
+            .outerjoin(users, users.c.id == _PERSON)
+            .where(api_keys.c.deleted_at.is_(None))
+            .group_by(api_keys.c.project_id, holder)
+        )
+        return [(project, person, n) for project, person, n in await self.connection.execute(query)]
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
         """Mark them."""
@@ -121,6 +131,13 @@ class SqlKeys:
     async def bounds(self, owner: str) -> LimitsAndBudgets:
         """Of ``key:ID`` or ``project:ID``."""
         return (await self._bounds([owner]))[owner]
+
+    async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
+        """Of many, in statements of a bounded length."""
+        found: dict[str, LimitsAndBudgets] = {}
+        for first in range(0, len(owners), _OWNERS_AT_ONCE):
+            found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
+        return found
 
     async def announce(self, subject: str, at: datetime) -> None:
         """Number a change, and forget those of long ago."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -119,6 +119,14 @@ class SqlSessions:
             .order_by(sessions.c.seen_at.desc(), sessions.c.id)
         )
         return await nouns_of(await self.connection.execute(query), _session)
+
+    async def last_seen(self) -> Mapping[str, datetime]:
+        """When each user's last session was used; users without a session are not there."""
+        query = select(sessions.c.user_id, func.max(sessions.c.seen_at)).group_by(
+            sessions.c.user_id
+        )
+        found = await self.connection.execute(query)
+        return {row[0]: row[1] for row in found}
 
     async def end(self, user_id: str, id: str) -> bool:
         """Remove one of this user's; false where there is none."""

@@ -1,0 +1,44 @@
+// The command palette: Ctrl-K or ⌘K opens it in the dialog; arrows move, Enter goes, / searches a list.
+
+const opener = document.querySelector("[data-palette]");
+
+function typing(element) {
+  return element instanceof HTMLElement && (element.isContentEditable || element.matches("input, textarea, select"));
+}
+
+/** Take the first that is found; where letters were just typed, once they have been answered. */
+function takeFirst(panel, field) {
+  const take = () => panel.querySelector("#palette-found a")?.click();
+  if (panel.querySelector("#palette-found").dataset.find === field.value) take();
+  else document.addEventListener("htmx:afterSettle", take, { once: true });
+}
+
+/** From the field into the list, and round; Enter in the field takes the first. */
+function move(event, panel) {
+  const field = panel.querySelector("#palette-find");
+  const ring = [field, ...panel.querySelectorAll("#palette-found a")];
+  const at = ring.indexOf(document.activeElement);
+  if (event.key === "Enter" && document.activeElement === field) {
+    event.preventDefault();
+    takeFirst(panel, field);
+  }
+  if (event.key === "Escape") { // it would empty the field first
+    event.preventDefault();
+    panel.closest("dialog")?.close();
+  }
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  event.preventDefault();
+  ring.at((at + (event.key === "ArrowDown" ? 1 : -1)) % ring.length).focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  const panel = document.querySelector("dialog[open] .palette, #main .palette");
+  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+    event.preventDefault();
+    if (!document.querySelector("dialog[open]")) opener?.click();
+  } else if (event.key === "/" && !typing(event.target) && !document.querySelector("dialog[open]")) {
+    const field = document.querySelector("#main [role=search] [type=search]");
+    if (field) event.preventDefault();
+    field?.focus();
+  } else if (panel) move(event, panel);
+});

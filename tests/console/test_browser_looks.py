@@ -1,0 +1,156 @@
+"""Looks that only a browser can tell: typeface, weight of a visit, what moves, what is on top."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+
+import pytest
+from accountkit import PASSWORD
+from browserkit import findings, sign_in, window
+from consolekit import Place
+from playwright.async_api import Page, expect
+
+FIRST_VISIT = 80_000  # bytes on the wire, all files of the first page
+
+
+@pytest.fixture
+async def page(place: Place) -> AsyncIterator[Page]:
+    """A window as wide as a laptop's."""
+    async with window(viewport={"width": 1440, "height": 900}) as opened:
+        yield opened
+
+
+def root(place: Place) -> str:
+    return f"http://127.0.0.1:{place.port}/console"
+
+
+async def test_a_first_visit_is_small_moves_nothing_and_has_the_typeface(
+    place: Place, page: Page
+) -> None:
+    await page.goto(f"{root(place)}/sign-in", wait_until="networkidle")
+    weight = await page.evaluate(
+        "['navigation', 'resource'].flatMap((each) => performance.getEntriesByType(each))"
+        ".reduce((sum, each) => sum + each.encodedBodySize, 0)"
+    )
+    assert 25_000 < weight <= FIRST_VISIT, weight
+    moved = await page.evaluate(
+        "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => {"
+        "for (const each of list.getEntries()) sum += each.value; })"
+        ".observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 100); })"
+    )
+    assert moved == 0
+    loaded = (
+        "[...document.fonts].filter((each) => each.status === 'loaded').map((each) => each.family)"
+    )
+    assert "Inter" in " ".join(await page.evaluate(loaded))
+
+
+async def test_the_menu_of_a_narrow_screen_is_a_sheet_for_the_keyboard_too(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD, operator=True)
+    await place.world.project(owner=owner)
+    async with window(viewport={"width": 390, "height": 844}) as page:
+        await sign_in(page, root(place), owner)
+        button, sheet = page.locator("[data-nav-switch]"), page.locator("#sheet")
+        await expect(sheet).to_be_hidden()
+        await button.press("Enter")
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(sheet.locator("summary").first).to_be_focused()
+        box = await sheet.bounding_box()
+        assert box is not None
+        assert (box["x"], round(box["y"] + box["height"])) == (0, 844)
+        assert box["width"] >= 375  # a scroll bar takes the rest
+        assert await findings(page) == []
+        await page.keyboard.press("Shift+Tab")
+        await expect(button).to_be_focused()
+        await page.keyboard.press("Shift+Tab")  # round to the last part, not behind the veil
+        await expect(sheet.locator(".sidebar-end summary")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(sheet).to_be_hidden()
+        await expect(button).to_be_focused()
+        await button.click()
+        await page.mouse.click(195, 30)  # on the veil
+        await expect(sheet).to_be_hidden()
+        await button.click()
+        await sheet.get_by_text("API Keys").click()
+        await expect(page.locator("#main h1")).to_have_text("API Keys")
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+async def test_the_gutter_beside_a_dialog_is_as_dark_as_its_veil(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.locator(".page-head").get_by_text("Create key").click()
+    await expect(page.locator("dialog [name=name]")).to_be_focused()
+    corner = {"x": 1380, "y": 860, "width": 60, "height": 1}
+    png = base64.b64encode(await page.screenshot(clip=corner, type="png")).decode()  # type: ignore[arg-type]
+    colours = await page.evaluate(
+        """async (png) => {
+        const bytes = Uint8Array.from(atob(png), (each) => each.charCodeAt(0));
+        const bitmap = await createImageBitmap(new Blob([bytes]));
+        const drawn = new OffscreenCanvas(60, 1).getContext("2d");
+        drawn.drawImage(bitmap, 0, 0);
+        const { data } = drawn.getImageData(0, 0, 60, 1);
+        return [...new Set(Array.from({ length: 60 }, (_, n) => data[4 * n]))];
+        }""",
+        png,
+    )
+    assert max(colours) - min(colours) <= 2, colours
+
+
+async def test_equal_rows_are_hidden_on_demand(fair: Place, page: Page) -> None:
+    models = "model=acme/iris-large&model=qwen/qwen3-8b"
+    await page.goto(f"{root(fair)}/catalog/compare?{models}")
+    rows = page.locator(".side tbody tr:visible")
+    before = await rows.count()
+    same = page.locator(".side tr.same")
+    assert await same.count() > 0
+    await page.get_by_label("Hide equal rows").press("Space")
+    await expect(same.first).to_be_hidden()
+    assert 0 < await rows.count() < before
+    for row in await page.locator(".side tbody tr:visible:not(.side-title)").all():
+        cells = [cell.strip() for cell in await row.locator("td").all_inner_texts()]
+        assert len(set(cells)) > 1, cells
+    await page.get_by_label("Hide equal rows").press("Space")
+    await expect(rows).to_have_count(before)
+
+
+async def test_the_palette_leads_to_pages_projects_and_models_by_the_keyboard(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.keyboard.press("Control+k")
+    field, found = page.locator("dialog #palette-find"), page.locator("dialog #palette-found a")
+    await expect(field).to_be_focused()
+    assert await findings(page) == []
+    await field.press_sequentially("api ke")
+    await page.keyboard.press("Enter")  # before the letters are answered
+    await expect(page.locator("#main h1")).to_have_text("API Keys")
+    await page.keyboard.press("Control+k")
+    await field.fill(f"{project.name} project")
+    await expect(found.first).to_have_attribute("href", f"/console/projects/{project.id}/overview")
+    await page.keyboard.press("ArrowDown")
+    await expect(found.first).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await expect(field).to_be_focused()
+    await field.fill("no such thing at all")
+    await expect(page.locator("dialog #palette-found")).to_contain_text("Nothing has")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_be_hidden()
+
+
+async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    for number in range(9):
+        await place.world.key(project, owner, name=f"key {number}")
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Find a key")).to_be_focused()
+    await page.keyboard.type("key 7/")
+    await expect(page.get_by_label("Find a key")).to_have_value("key 7/")
