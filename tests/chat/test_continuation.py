@@ -252,22 +252,22 @@ def test_white_space_of_answers_is_recognised(text: str, pretty: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "fixed"),
+    ("arguments", "pretty"),
     [
         ("", True),
         ('{"a": [1, 2', True),
-        ('{"a":1', False),
-        ('{"a" : 1', False),
-        ('{"a": "x:y,z', True),
-        ('{"a": "x\\" :1', True),
-        ('{"a": 1,', True),
-        ('{"a": 1, ', True),
-        ('{\n"a', False),
+        ('{"a":1', True),
+        ('{"a" : 1', True),
+        ('{"a": "x:y,  z', True),
+        ('{"a": "x\\"  :1', True),
+        ('{\n  "a": 1,\n', True),
+        ('{"a":  1', False),
+        ('{\r\n"a', False),
     ],
 )
-def test_white_space_of_arguments_is_recognised(arguments: str, fixed: bool) -> None:
+def test_white_space_of_arguments_is_recognised(arguments: str, pretty: bool) -> None:
     partial = Partial(calls=(PartialCall(0, "c", "f", arguments),))
-    assert call_space(partial) is (WhiteSpace.FIXED if fixed else WhiteSpace.ANY)
+    assert call_space(partial) is (WhiteSpace.PRETTY if pretty else WhiteSpace.ANY)
 
 
 REASONED = [form for form in FORMATS if form.reasoning]

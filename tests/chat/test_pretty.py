@@ -1,4 +1,4 @@
-"""Answers in JSON with the model's own white space: what is admitted, and for which schemas."""
+"""JSON with the model's own white space: what is admitted, and for which schemas."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.answer import AnswerPlan, answer_plan
-from causerie.chat.constraint import compose
+from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
+from causerie.chat.grammar_text import Manner
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate
@@ -216,3 +217,58 @@ async def test_what_only_the_engine_can_say_is_written_in_one_line(schema: Any) 
     plan = await planned(JsonSchema(schema))
     assert plan.expression == "answer"
     assert '"whitespace_flexible":false' in plan.rules
+
+
+PRETTY = Manner(white_space=WhiteSpace.PRETTY)
+
+
+def call_grammar(tools: Mapping[str, Schema], manner: Manner = PRETTY) -> str:
+    calls = CallPlan(tools, required=True, parallel=False)
+    grammar = compose(
+        by_name("hermes"), {}, reasoning="none", calls=calls, answer=None, manner=manner
+    )
+    assert grammar is not None
+    return grammar
+
+
+def hermes_call(arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "admitted"),
+    [
+        ('{"a": 1, "b": [1, 2]}', True),
+        ('{"a":1,"b":[1,2]}', True),
+        ('{\n  "a": 1,\n\n\t"b": [\n    1,\n    2\n  ]\n}', True),
+        ('{"a":  1, "b": []}', False),
+        ('{"a":\n\n\n1, "b": []}', False),
+        ('{"a": 1.5, "b": []}', False),
+        ('{"a": 1, "b": [], "c": 1}', False),
+    ],
+)
+def test_arguments_have_the_white_space_of_a_pretty_printer(arguments: str, admitted: bool) -> None:
+    grammar = call_grammar({"f": {**PLACE, "additionalProperties": False}})
+    assert admits(grammar, hermes_call(arguments)) is admitted
+
+
+def test_each_function_has_arguments_of_its_own() -> None:
+    grammar = call_grammar({"f": of(a={"type": "integer"}), "g": of(b={"type": "null"})})
+    assert admits(grammar, hermes_call('{\n "a": 1\n}'))
+    assert admits(grammar, hermes_call('{\n "b": null\n}').replace('"f"', '"g"'))
+    assert not admits(grammar, hermes_call('{\n "b": null\n}'))
+
+
+def test_arguments_that_only_the_engine_can_say_are_written_in_one_line() -> None:
+    mixed = {**PLACE, "additionalProperties": {"type": "integer"}}
+    grammar = call_grammar({"f": mixed})
+    assert admits(grammar, hermes_call('{"a": 1, "b": [], "c": 3}'))
+    assert not admits(grammar, hermes_call('{\n"a": 1, "b": [], "c": 3}'))
+
+
+def test_arguments_are_written_in_one_line_once_the_grammar_is_long() -> None:
+    wide = of(**{f"a{at}": {"type": "null"} for at in range(700)})
+    grammar = call_grammar({"a": wide, "f": wide, "g": of(a={"type": "null"})})
+    assert "arguments0_" in grammar
+    assert "arguments1_" not in grammar
+    assert admits(grammar, hermes_call('{\n"a": null}').replace('"f"', '"g"'))

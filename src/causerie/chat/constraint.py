@@ -20,6 +20,7 @@ from causerie.chat.call_syntax.elements import element_grammar
 from causerie.chat.call_syntax.loose import loose_grammar
 from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.plain import call_id_grammar
+from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.call_syntax.python import python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
 from causerie.chat.formats.format import (
@@ -37,10 +38,13 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.parser import call_triggers
+from causerie.chat.schema import WhiteSpace
+from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.errors import InvalidRequest
 
 MAX_CALLS = 32  # in one message
+_MOST_PRETTY = 100_000  # characters of rules: a longer grammar takes long to compile
 _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 
 
@@ -297,7 +301,7 @@ class _Section:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case JsonArguments():
-                return text.json(schema)
+                return _json(schema, text)
             case ParameterList():
                 return parameter_grammar(segment, schema, text)
             case PythonArguments():
@@ -308,3 +312,22 @@ class _Section:
                 return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")
+
+
+def _json(schema: Schema, text: GrammarText) -> str:
+    """Return an expression for arguments as JSON.
+
+    A schema that only the engine's own grammar of JSON can say is written in one line.
+    """
+    if text.manner.white_space is WhiteSpace.PRETTY:
+        most = _MOST_PRETTY - len(text.rules)
+        prefix = f"arguments{len(text.functions)}_"
+        scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
+        try:
+            written = pretty_grammar(schema, scope)
+        except (InvalidRequest, Endless):
+            pass
+        else:
+            text.include(scope.rules)
+            return written
+    return text.json(schema)

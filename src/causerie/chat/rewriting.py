@@ -26,7 +26,6 @@ from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.partial import Partial, PartialCall
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*("|$)', re.DOTALL)
-_FIXED_SPACE = re.compile(r"(?:[^\s,:]|[,:](?: (?=\S|$)|$))*")
 _PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -46,17 +45,17 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
 
 def answer_space(text: str) -> WhiteSpace:
     """Return the white space that the rest of a JSON answer may have after ``text``."""
-    return WhiteSpace.PRETTY if _has_only(_PRETTY_SPACE, text) else WhiteSpace.ANY
+    return WhiteSpace.PRETTY if _is_pretty(text) else WhiteSpace.ANY
 
 
 def call_space(partial: Partial) -> WhiteSpace:
     """Return the white space that the arguments of calls may have after an interrupted reply."""
-    alike = all(_has_only(_FIXED_SPACE, call.arguments) for call in partial.calls)
-    return WhiteSpace.FIXED if alike else WhiteSpace.ANY
+    alike = all(_is_pretty(call.arguments) for call in partial.calls)
+    return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
 
 
-def _has_only(space: re.Pattern[str], text: str) -> bool:
-    return space.fullmatch(_STRING.sub("0", text)) is not None
+def _is_pretty(text: str) -> bool:
+    return _PRETTY_SPACE.fullmatch(_STRING.sub("0", text)) is not None
 
 
 def writings(
