@@ -15,6 +15,7 @@ from causerie.cli import (
     cached,
     chat,
     check,
+    import_config,
     key,
     keys,
     migrate,
@@ -69,6 +70,7 @@ app.command("stop")(services.stop)
 app.command("rm")(remove.remove)
 app.command("models")(models.models)
 app.command("check")(check.check)
+app.command("import")(import_config.import_config)
 app.command("reload")(reload.reload)
 app.command("chat")(chat.chat)
 app.command("probe")(probe.probe)
