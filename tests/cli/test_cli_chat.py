@@ -203,6 +203,8 @@ async def test_a_conversation_on_a_terminal() -> None:
         terminal.types("Broken?\n")
         await terminal.shows("(status 503)")
         await terminal.shows("> ")
+        terminal.types("/model\n")
+        await terminal.shows("* m-1")
         terminal.types("/new\n")
         await terminal.shows("> ")
         terminal.types("Again?\n")

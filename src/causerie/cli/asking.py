@@ -25,7 +25,8 @@ def explained(base_url: str) -> Iterator[None]:
     except ServiceError as error:
         if isinstance(error.__cause__, TransportFailed):
             raise CommandFailed(
-                f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
+                f"{base_url} cannot be reached: {error.__cause__}{_start(base_url)}",
+                ExitCode.NETWORK,
             ) from error
         status = error.metadata.get("upstream_status")
         said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
@@ -39,6 +40,11 @@ async def first_model(provider: Provider, base_url: str) -> str:
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]
+
+
+def _start(base_url: str) -> str:
+    """Return how to start a service, if the address is where one would be."""
+    return "; start a service with `causerie serve`" if base_url == HERE else ""
 
 
 def _advice(status: object, base_url: str) -> str:

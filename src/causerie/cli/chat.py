@@ -20,6 +20,7 @@ from rich.console import Console
 
 from causerie.chat.separation import Separation
 from causerie.cli.asking import HERE, explained, first_model
+from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.terminal import AnswerView, await_line, printable
@@ -56,7 +57,7 @@ def chat(
     """Chat in the terminal, or ask one question.
 
     The key for the provider is read from the variable CAUSERIE_API_KEY.
-    Ctrl-C stops an answer; Ctrl-D leaves; `/new` forgets the conversation.
+    Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
 
     **Examples**
 
@@ -73,9 +74,13 @@ def chat(
         try:
             fields = _fields(thinking, tools)
             name = model or runner.run(first_model(provider, base_url))
-            chat = ProviderTarget(provider, name, separators=Separation())
-            says = Conversation(chat, fields, _text(system) if system else None)
-            talk = _Talk(runner, says, base_url)
+            says = Conversation(
+                lambda model: ProviderTarget(provider, model, separators=Separation()),
+                name,
+                fields,
+                _text(system) if system else None,
+            )
+            talk = _Talk(runner, says, provider, base_url)
             asked = _asked(question)
             if asked is not None:
                 talk.once(asked)
@@ -104,9 +109,16 @@ def _provider(base_url: str) -> Provider:
 class _Talk:
     """A person at the terminal, and the conversation."""
 
-    def __init__(self, runner: asyncio.Runner, conversation: Conversation, base_url: str) -> None:
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        conversation: Conversation,
+        provider: Provider,
+        base_url: str,
+    ) -> None:
         self._runner = runner
         self._base_url = base_url
+        self._provider = provider
         self._conversation = conversation
         self._out = Console(highlight=False)
         self._notes = Console(stderr=True, highlight=False)
@@ -122,16 +134,31 @@ class _Talk:
 
     def at_length(self, title: str) -> None:
         """Questions until the end of the input."""
-        self._out.print(f"{printable(title)} · Ctrl-D leaves", style="dim", markup=False)
+        self._out.print(f"{printable(title)} · Ctrl-D leaves, /help", style="dim", markup=False)
+        commands = ChatCommands(self._conversation, self._models)
         while (line := self._read("> ")) is not None:
-            if line == "/new":
-                self._conversation.clear()
-            elif line in ("/exit", "/quit"):
+            if line in ("/exit", "/quit"):
                 return
+            if (said := self._command(commands, line)) is not None:
+                self._out.print(printable(said), style="dim", markup=False, soft_wrap=True)
             elif line:
                 mark = self._conversation.mark()
                 self._conversation.say(line)
                 self._turn(mark)
+
+    @staticmethod
+    def _command(commands: ChatCommands, line: str) -> str | None:
+        try:
+            return commands.said(line)
+        except CommandFailed as error:
+            return str(error)
+
+    def _models(self) -> list[str]:
+        async def listed() -> list[str]:
+            with explained(self._base_url):
+                return list(await self._provider.models())
+
+        return self._runner.run(listed())
 
     def _turn(self, mark: int) -> None:
         """An answer, and further ones while the model asks for results."""

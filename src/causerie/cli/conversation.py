@@ -6,7 +6,7 @@ an answer that was stopped half-way.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -76,13 +76,42 @@ class Conversation:
     """The messages so far, and the fields that every request carries."""
 
     def __init__(
-        self, chat: ProviderTarget, fields: Mapping[str, object], system: str | None = None
+        self,
+        target: Callable[[str], ProviderTarget],
+        model: str,
+        fields: Mapping[str, object],
+        system: str | None = None,
     ) -> None:
-        self._chat = chat
+        self._target = target
+        self._chat = target(model)
         self._fields = fields
         self._system = system
         self.messages: list[dict[str, object]] = []
         self.clear()
+
+    @property
+    def model(self) -> str:
+        """The id of the model that answers."""
+        return self._chat.model
+
+    def use(self, model: str) -> None:
+        """Let another model answer; it is told what was said before."""
+        self._chat = self._target(model)
+
+    def instruct(self, system: str | None) -> None:
+        """Put another system message before the conversation, or none."""
+        said = self.messages[1:] if self._system else self.messages
+        self._system = system
+        self.clear()
+        self.messages += said
+
+    def markdown(self) -> str:
+        """The texts of the conversation, each below who said it."""
+        return "\n".join(
+            f"## {message['role']}\n\n{message['content']}\n"
+            for message in self.messages
+            if message["content"]
+        )
 
     def clear(self) -> None:
         """Forget everything but the system message."""

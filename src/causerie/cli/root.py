@@ -49,6 +49,11 @@ COMMANDS: Mapping[str, Command] = {
         "check",
         "Check the configuration and show what is set, and where each value comes from.",
     ),
+    "import": Command(
+        "import_config",
+        "import_config",
+        "Turn the configuration of LiteLLM's proxy into a `causerie.toml`.",
+    ),
     "reload": Command("reload", "reload", "Tell a running service to read its configuration anew."),
     "chat": Command("chat", "chat", "Chat in the terminal, or ask one question."),
     "probe": Command(

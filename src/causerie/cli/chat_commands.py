@@ -1,0 +1,68 @@
+"""Lines of a chat that are for the program, not for the model: ``/help``, ``/model`` and others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from causerie.cli.conversation import Conversation
+
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+_HELP = """\
+/model [NAME]   use another model; without a name: list them
+/system [TEXT]  set the system message; without a text: leave it out
+/clear          forget the conversation, also /new
+/save FILE      write the conversation to a new file, as Markdown
+/exit           leave, also /quit or Ctrl-D
+Ctrl-C stops an answer."""
+
+
+class ChatCommands:
+    """Commands on a conversation; ``models`` lists what the provider has."""
+
+    def __init__(self, conversation: Conversation, models: Callable[[], Sequence[str]]) -> None:
+        self._conversation = conversation
+        self._models = models
+
+    def said(self, line: str) -> str | None:
+        """Return what a command has to say, or ``None`` if the line is for the model.
+
+        Only a first word of letters is a command, so that a path can be talked about.
+        """
+        found = _COMMAND.fullmatch(line)
+        if found is None:
+            return None
+        name, rest = found[1], (found[2] or "").strip()
+        match name:
+            case "help":
+                return _HELP
+            case "clear" | "new":
+                self._conversation.clear()
+                return "the conversation is forgotten"
+            case "system":
+                self._conversation.instruct(rest or None)
+                return "the system message is set" if rest else "there is no system message"
+            case "model":
+                return self._model(rest)
+            case "save":
+                return self._save(rest)
+        return f"there is no /{name}; /help lists what there is"
+
+    def _model(self, name: str) -> str:
+        if name:
+            self._conversation.use(name)
+            return f"{name} answers from now on"
+        listed = self._models()
+        own = self._conversation.model
+        return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
+
+    def _save(self, file: str) -> str:
+        if not file:
+            return "/save needs the name of a file"
+        try:
+            with Path(file).expanduser().open("x", encoding="utf-8") as out:
+                out.write(self._conversation.markdown())
+        except OSError as error:
+            return f"{file}: {error.strerror}"
+        return f"written to {file}"

@@ -1,0 +1,147 @@
+"""``causerie import``: the configuration of another program as a ``causerie.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+import yaml
+
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.key import digest_line
+from causerie.cli.litellm_config import Alias, Imported, Target, imported
+from causerie.cli.litellm_providers import Upstream
+from causerie.settings.environment import variables
+
+_LITELLM_PORT = 4000
+
+
+def import_config(
+    litellm: Annotated[
+        Path, typer.Option("--litellm", metavar="FILE", help="LiteLLM's `config.yaml`.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. Unset: stdout.")
+    ] = None,
+) -> None:
+    """Turn the configuration of LiteLLM's proxy into a `causerie.toml`.
+
+    Models, providers, wildcards, fallbacks, limits, prices and the master key
+    are carried over. What is not is listed on stderr, each with its place and
+    what to do instead. A file that exists is never written over.
+
+    **Examples**
+
+    `causerie import --litellm config.yaml -o causerie.toml && causerie check`
+    """
+    with reporting():
+        result = imported(_document(litellm), variables())
+        if not result.aliases:
+            _tell(result)
+            raise CommandFailed(
+                f"{litellm}: nothing in `model_list` can be carried over", ExitCode.CONFIGURATION
+            )
+        text = "\n".join(toml(result)) + "\n"
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            _write(output, text)
+        _tell(result)
+
+
+def _tell(result: Imported) -> None:
+    for place, words in result.notes:
+        typer.echo(f"{place}: {words}", err=True)
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"cannot read {path}: {error}", ExitCode.USAGE) from error
+    except yaml.YAMLError as error:
+        where = " ".join(str(error).split())
+        raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error
+    if not isinstance(found, dict):
+        raise CommandFailed(f"{path} holds no settings", ExitCode.CONFIGURATION)
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error}", ExitCode.USAGE) from error
+
+
+def toml(result: Imported) -> Iterator[str]:
+    """Write the configuration, line by line."""
+    yield "# Made by `causerie import --litellm`. Check it: `causerie check`."
+    yield ""
+    yield "[server]"
+    yield f"port = {_LITELLM_PORT}  # LiteLLM's own, so that clients find it"
+    if result.master_key:
+        yield f"keys = [{_text(digest_line(result.master_key))}]  # the master key, as a digest"
+    else:
+        yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
+    if result.unknown_params is not None:
+        yield ""
+        yield "[[doors]]"
+        yield 'name = "gateway"'
+        yield 'kind = "gateway"'
+        yield f"unknown_params = {_text(result.unknown_params)}  # litellm_settings.drop_params"
+    for name, provider in result.providers.items():
+        yield from _provider(name, provider, result.variable(provider))
+    for alias in result.aliases.values():
+        yield from _alias(alias)
+
+
+def _provider(name: str, provider: Upstream, variable: str | None) -> Iterator[str]:
+    yield ""
+    yield "[[providers]]"
+    yield f"name = {_text(name)}"
+    for setting in ("known", "base_url", "dialect", "api_version"):
+        value = getattr(provider, setting)
+        if value is not None:
+            yield f"{setting} = {_text(value)}"
+    if variable is not None:
+        yield f"key = {{ env = {_text(variable)} }}"
+    waits = [("total", provider.total), ("first_token", provider.first_token)]
+    if any(value is not None for _, value in waits):
+        pairs = (f"{setting} = {value}" for setting, value in waits if value is not None)
+        yield f"timeouts = {{ {', '.join(pairs)} }}"
+
+
+def _alias(alias: Alias) -> Iterator[str]:
+    yield ""
+    yield "[[aliases]]"
+    yield f"id = {_text(alias.id)}"
+    yield "targets = ["
+    for target in alias.targets:
+        yield f"  {{ {', '.join(_target(alias, target))} }},"
+    yield "]"
+    limits = {"requests_per_minute": alias.limit("rpm"), "tokens_per_minute": alias.limit("tpm")}
+    pairs = [f"{name} = {value}" for name, value in limits.items() if value is not None]
+    if pairs:
+        yield f"limits = {{ {', '.join(pairs)} }}"
+    if alias.price:
+        prices = (f"{name} = {_text(value)}" for name, value in alias.price.items())
+        yield f"price = {{ {', '.join(prices)} }}  # for a million tokens"
+
+
+def _target(alias: Alias, target: Target) -> Iterator[str]:
+    yield f"provider = {_text(target.provider)}"
+    yield f"model = {_text(target.model)}"
+    if target.priority:
+        yield f"priority = {target.priority}"
+    weight = alias.weight(target)
+    if weight is not None:
+        yield f"weight = {weight}"
+
+
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -1,0 +1,89 @@
+"""Lines of a chat that are for the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causerie.cli.asking import HERE, explained
+from causerie.cli.chat_commands import ChatCommands
+from causerie.cli.conversation import ChatAnswer, Conversation
+from causerie.cli.exits import CommandFailed
+from causerie.errors import ServiceError
+from causerie.transport.errors import TransportFailed
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    """A question, an answer, and no provider that could be asked for more."""
+    made = Conversation(lambda model: cast(Any, SimpleNamespace(model=model)), "m-1", {}, "Brief.")
+    made.say("Why?")
+    made.keep(ChatAnswer("Hm.", "Because."))
+    return made
+
+
+@pytest.fixture
+def commands(conversation: Conversation) -> ChatCommands:
+    return ChatCommands(conversation, lambda: ["m-1", "m-2"])
+
+
+def roles(conversation: Conversation) -> list[object]:
+    return [message["role"] for message in conversation.messages]
+
+
+@pytest.mark.parametrize("line", ["Why?", "/etc/passwd is what?", "/", "/2 + 1", " /help"])
+def test_other_lines_are_for_the_model(commands: ChatCommands, line: str) -> None:
+    assert commands.said(line) is None
+
+
+def test_a_command_that_does_not_exist_is_not_sent(commands: ChatCommands) -> None:
+    assert "/help" in str(commands.said("/sytem Be brief."))
+
+
+def test_help_names_every_command(commands: ChatCommands) -> None:
+    told = str(commands.said("/help"))
+    assert all(name in told for name in ("/model", "/system", "/clear", "/save", "/exit"))
+
+
+def test_another_model_goes_on_with_the_conversation(
+    commands: ChatCommands, conversation: Conversation
+) -> None:
+    assert commands.said("/model") == "* m-1\n  m-2"
+    commands.said("/model m-2")
+    assert commands.said("/model") == "  m-1\n* m-2"
+    assert roles(conversation) == ["system", "user", "assistant"]
+
+
+def test_the_system_message_changes_alone(
+    commands: ChatCommands, conversation: Conversation
+) -> None:
+    commands.said("/system Be\nlong.")
+    assert conversation.messages[0]["content"] == "Be\nlong."
+    commands.said("/system")
+    assert roles(conversation) == ["user", "assistant"]
+    commands.said("/system Again.")
+    assert roles(conversation) == ["system", "user", "assistant"]
+    commands.said("/clear")
+    assert roles(conversation) == ["system"]
+
+
+def test_a_conversation_is_saved_once(commands: ChatCommands, tmp_path: Path) -> None:
+    file = tmp_path / "talk.md"
+    assert commands.said(f"/save {file}") == f"written to {file}"
+    text = "## system\n\nBrief.\n\n## user\n\nWhy?\n\n## assistant\n\nBecause.\n"
+    assert file.read_text(encoding="utf-8") == text
+    assert "exists" in str(commands.said(f"/save {file}"))
+    assert "needs the name" in str(commands.said("/save"))
+
+
+@pytest.mark.parametrize(("address", "told"), [(HERE, True), ("http://gpu:8000/v1", False)])
+def test_where_nothing_answers_a_service_can_be_started(address: str, told: bool) -> None:
+    with pytest.raises(CommandFailed) as failed, explained(address):
+        try:
+            raise TransportFailed("refused", "refused", sent=False)
+        except TransportFailed as error:
+            raise ServiceError("The provider failed.") from error
+    assert ("causerie serve" in str(failed.value)) is told
