@@ -14,6 +14,7 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.encryption import Cipher
+from causerie.accounts.entries import Entries
 from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -127,6 +128,7 @@ def accounts_of(world: World) -> Accounts:
         world.recordings,
         world.attempts,
         world.operating,
+        Entries(world.store, world.clock),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from causerie.accounts.attempts import Attempts
 from causerie.accounts.authorization import Clock
 from causerie.accounts.credits import Credits
+from causerie.accounts.entries import Entries
 from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -36,6 +37,7 @@ class Accounts:
     recordings: Recordings
     attempts: Attempts
     operating: Operating
+    entries: Entries
 
     @property
     def arrivals(self) -> SsoProvisioning:
@@ -59,4 +61,5 @@ class Accounts:
             recordings=Recordings(store, clock),
             attempts=Attempts(store, clock),
             operating=Operating(store, clock),
+            entries=Entries(store, clock),
         )
