@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from accountkit import World
+from accountkit import World, accounts_of
 from rights_page import rights_page
 
 from causerie.accounts.audit import AuditFilter

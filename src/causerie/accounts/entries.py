@@ -54,7 +54,7 @@ class Entries:
             created_by=who,
             updated_at=now,
             updated_by=who,
-            credential=draft.credential,
+            credential=draft.credential or None,
         )
 
     def changed(self, actor: Actor, before: StoredEntry, draft: EntryDraft) -> StoredEntry:
@@ -67,7 +67,7 @@ class Entries:
             version=before.version + 1,
             updated_at=self._clock(),
             updated_by=actor.label,
-            credential=draft.credential or before.credential,
+            credential=before.credential if draft.credential is None else draft.credential or None,
             unreadable=before.unreadable and draft.credential is None,
         )
 

@@ -43,7 +43,10 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntryDraft:
-    """What an entry is to be. Without a ``credential`` one that is kept stays."""
+    """What an entry is to be.
+
+    Without a ``credential`` one that is kept stays; an empty one removes it.
+    """
 
     kind: EntryKind
     name: str

@@ -30,7 +30,7 @@ def checked_with(
     ``text`` is what the file says, if that is known. Raises :class:`SettingsError` if the file
     does not hold.
     """
-    entries = [entry_of(each) for each in stored]
+    entries = [entry_of(each) for each in stored if not each.unreadable]
     loaded, credentials = checked(lambda: merged(read, entries, text))
     given = {
         each.name: each.credential
@@ -42,4 +42,4 @@ def checked_with(
 
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
     """Return true if the entry is a part of these settings."""
-    return stored.enabled and entry_of(stored).key not in loaded.left_out
+    return stored.enabled and not stored.unreadable and entry_of(stored).key not in loaded.left_out

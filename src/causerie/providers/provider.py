@@ -147,10 +147,14 @@ class Provider:
 
     async def models(self, seconds: float = 10.0) -> list[str]:
         """Ids of the models, in the provider's order. Raises :class:`ServiceError`."""
+        return [entry["id"] for entry in await self.listing(seconds)]
+
+    async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
+        """Everything that the provider says of its models; raises :class:`ServiceError`."""
         async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _ids(await response.read(_MAX_LIST_BYTES))
+            return _entries(await response.read(_MAX_LIST_BYTES))
 
     async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
         """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
@@ -181,7 +185,7 @@ class Provider:
             raise too_late() from None
 
 
-def _ids(body: bytes) -> list[str]:
+def _entries(body: bytes) -> list[dict[str, Any]]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -191,4 +195,4 @@ def _ids(body: bytes) -> list[str]:
         raise UpstreamFailed(
             "The provider did not answer with a list of models; does it speak chat completions?"
         )
-    return [entry["id"] for entry in listed if isinstance(entry, dict) and "id" in entry]
+    return [entry for entry in listed if isinstance(entry, dict) and "id" in entry]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Section = Literal["providers", "aliases"]
 EntryKey = tuple[Section, str]
 NAMES: Mapping[Section, str] = {"providers": "name", "aliases": "id"}
-_OFF = "all providers that it names are switched off"
+OFF = "all providers that it names are switched off"
 # What a file may say, and nobody from elsewhere: places of secrets on this machine, programs.
 _FILE_ONLY = (("key",), ("tls", "ca_file"), ("tls", "client_cert"), ("tls", "client_key"))
 
@@ -57,7 +57,7 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     alone = read((), text)
     left_out = {entry.key: reasons for entry in entries if (reasons := _refused(entry, alone))}
     entries = tuple(_without_providers_off(entries))
-    left_out |= {one.key: (_OFF,) for one in entries if one.body.get("targets") == []}
+    left_out |= {one.key: (OFF,) for one in entries if one.body.get("targets") == []}
     wanted = [one for one in entries if one.enabled and one.key not in left_out]
     while wanted:
         try:
