@@ -80,7 +80,7 @@ class Entries:
             except Taken as failure:
                 raise InvalidRequest(
                     f"There is an entry of {made.kind} {made.name} already.",
-                    code="name_taken",
+                    code="taken",
                     status=409,
                 ) from failure
             await self._noted(repositories, actor, "create", made, what=_told(None, made))
