@@ -14,6 +14,7 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.encryption import Cipher
+from causerie.accounts.entries import Entries
 from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -130,6 +131,7 @@ def accounts_of(world: World) -> Accounts:
         world.attempts,
         world.operating,
         world.standings,
+        Entries(world.store, world.clock),
     )
 
 

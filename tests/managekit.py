@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from accountkit import World
+from accountkit import World, accounts_of
 from edgekit import Response, call, make_edge
 from operationskit import seen_to
 
 from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.key_cache import KeyCache
 from causerie.accounts.keys import Purpose
 from causerie.accounts.links import LinkKind
@@ -84,20 +83,7 @@ def link_path(kind: LinkKind, token: str) -> str:
 @asynccontextmanager
 async def office(world: World, *, requests_per_minute: int = 1_000_000) -> AsyncIterator[Office]:
     """An API that is served."""
-    accounts = Accounts(
-        users=world.users,
-        sign_ups=world.sign_ups,
-        profile=world.profile,
-        sign_in=world.sign_in,
-        projects=world.projects,
-        keys=world.keys,
-        usage=world.usage,
-        credits=world.credits,
-        recordings=world.recordings,
-        attempts=world.attempts,
-        operating=world.operating,
-        standings=world.standings,
-    )
+    accounts = accounts_of(world)
 
     def now() -> int:
         return int(world.now.timestamp()) * 1_000_000_000

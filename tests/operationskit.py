@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from causerie.access.windows import MemoryCounters
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
 from causerie.composition.distribution import Distribution
+from causerie.composition.entries import checked_with
 from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -33,7 +35,7 @@ from causerie.probe.asker import ProbeBounds
 from causerie.probe.reply import ProbeReply
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.settings import Loaded, load
-from causerie.settings.credentials import Credentials, read_credentials
+from causerie.settings.entries import Entry
 
 QUICK = ProbeBounds(seconds=2.0)
 MARKET = """\
@@ -123,23 +125,26 @@ async def market(
     file = folder / "causerie.toml"
     file.write_text(text.format(north=north, south=south), encoding="utf-8")
 
-    def read() -> tuple[Loaded, Credentials]:
-        loaded = load(file=file, environ={"XDG_CACHE_HOME": str(folder), "HOME": str(folder)})
-        return loaded, read_credentials(loaded)
+    def read(entries: Sequence[Entry] = (), text: str | None = None) -> Loaded:
+        environ = {"XDG_CACHE_HOME": str(folder), "HOME": str(folder)}
+        return load(file=file, text=text, environ=environ, entries=entries)
 
     async with AsyncExitStack() as held:
         parts = ChatParts(Compiler(workers=1), Renderers())
         held.push_async_callback(parts.stop)
         service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]  # a stand-in
         held.push_async_callback(service.close)
-        loaded, credentials = read()
+        loaded, credentials = checked_with(read)
+        accounts = accounts_of(world)
         service.replace(service.prepare(loaded.settings, credentials))
         if filed:
-            service.configuration = Reloading(loaded, read, service, lambda *_: None)
+            service.stored_entries = accounts.entries.every  # type: ignore[method-assign]  # of the test database
+            check = partial(checked_with, read)
+            service.configuration = Reloading(loaded, check, service, lambda *_: None)
         results = Results(lambda: folder / "probes")
         examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)
-        services = LiveOperations(service, accounts_of(world), examinations, world.clock)
+        services = LiveOperations(service, accounts, examinations, world.clock)
         yield Market(file, service, examinations, services)
 
 

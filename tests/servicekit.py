@@ -23,6 +23,7 @@ from causerie.composition.reloading import ReloadOutcome
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.settings import Loaded, Settings, load
+from causerie.settings.entries import Entry
 
 SERVER = "[server]\nport = 0\ndrain_seconds = 0.2\n"
 
@@ -133,8 +134,9 @@ async def service_view(folder: Path, text: str, **environ: str) -> AsyncIterator
         for name, value in environ.items():
             patch.setenv(name, value)
 
-        def read() -> Loaded:
-            return load(file=file, environ={"XDG_CACHE_HOME": str(folder)})
+        def read(entries: Sequence[Entry] = (), text: str | None = None) -> Loaded:
+            environ = {"XDG_CACHE_HOME": str(folder)}
+            return load(file=file, text=text, environ=environ, entries=entries)
 
         connector = aiohttp.TCPConnector(limit=0)
         async with asyncio.TaskGroup() as group, aiohttp.ClientSession(connector=connector) as http:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from accountkit import World
+from accountkit import World, accounts_of
 from rights_page import rights_page
 
 from causerie.accounts.audit import AuditFilter
@@ -144,6 +144,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.SERVICE_SEE: lambda s: s.world.usage.of_all(s.actor, s.question()),
     Action.PROVIDERS_SEE: lambda s: s.world.operating.look(s.actor),
     Action.PROVIDERS_PROBE: lambda s: s.world.operating.note(s.actor, "provider.probe", "north"),
+    Action.CONFIGURATION_CHANGE: lambda s: accounts_of(s.world).entries.may_change(s.actor),
 }
 OWNED = {
     Action.MEMBERS_REMOVE,

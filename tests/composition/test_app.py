@@ -22,6 +22,7 @@ from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
 from causerie.settings import Loaded, Settings, load
+from causerie.settings.entries import Entry
 
 
 @dataclass
@@ -51,8 +52,9 @@ async def serve(folder: Path, text: str, seen: Seen) -> None:
     file = folder / "causerie.toml"
     file.write_text("[server]\nport = 0\ndrain_seconds = 0.1\n" + text, encoding="utf-8")
 
-    def read() -> Loaded:
-        return load(file=file, environ={"XDG_CACHE_HOME": str(folder)})
+    def read(entries: Sequence[Entry] = (), text: str | None = None) -> Loaded:
+        environ = {"XDG_CACHE_HOME": str(folder)}
+        return load(file=file, text=text, environ=environ, entries=entries)
 
     await run_service(read(), read, seen)
 

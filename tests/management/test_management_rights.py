@@ -134,6 +134,9 @@ ASKS: dict[Action, Ask] = {
     Action.SERVICE_SEE: asking("/usage"),
     Action.PROVIDERS_SEE: asking("/providers"),
     Action.PROVIDERS_PROBE: asking("/providers/south/probe/use", {"model": "m"}),
+    Action.CONFIGURATION_CHANGE: asking(
+        "/configuration/entries", {"kind": "provider", "settings": {"known": "openai"}}
+    ),
 }
 OF_THE_SERVICE = {
     Action.USERS_SEE,
@@ -143,6 +146,7 @@ OF_THE_SERVICE = {
     Action.SERVICE_SEE,
     Action.PROVIDERS_SEE,
     Action.PROVIDERS_PROBE,
+    Action.CONFIGURATION_CHANGE,
 }
 
 

@@ -149,6 +149,12 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         | {"request": SEAL.seal("{}", f"request:{ID}"), "request_cut": False}
         | {"reply": SEAL.seal("Hi.", f"reply:{ID}"), "reply_cut": True}
     ],
+    "configuration_entries": [
+        {"id": "cfg_a", "kind": "provider", "name": "north", "body": '{"known":"openai"}'}
+        | {"credential": SEAL.seal("sk-secret", "configuration:cfg_a"), "enabled": True}
+        | {"version": 2, "created_at": AT, "created_by": "user:usr_a"}
+        | {"updated_at": AT, "updated_by": "user:usr_a"}
+    ],
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from causerie.accounts.attempts import Attempts
 from causerie.accounts.authorization import Clock
 from causerie.accounts.credits import Credits
+from causerie.accounts.entries import Entries
 from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -38,6 +39,7 @@ class Accounts:
     attempts: Attempts
     operating: Operating
     standings: Standings
+    entries: Entries
 
     @property
     def arrivals(self) -> SsoProvisioning:
@@ -63,4 +65,5 @@ class Accounts:
             attempts=Attempts(store, clock),
             operating=Operating(store, clock),
             standings=Standings(store, usage, clock),
+            entries=Entries(store, clock),
         )

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller, Named, no_key
+from causerie.accounts.entry import CHANGED
 from causerie.accounts.keys import Grant, Purpose
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore
@@ -84,6 +85,8 @@ class KeyCache:
         self._tasks = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
         self._polling: asyncio.Task[None] | None = None
+        self.configuration_changed = asyncio.Event()
+        self.configuration_changed.set()  # by whoever was faster than this began to follow
 
     async def __aenter__(self) -> KeyCache:
         """Begin to follow changes; raises :class:`StoreUnavailable`."""
@@ -228,6 +231,8 @@ class KeyCache:
 
     def _apply(self, number: int, subjects: list[str] | None) -> None:
         self._seen = number
+        if subjects is None or CHANGED in subjects:
+            self.configuration_changed.set()
         if subjects is None:  # more than is remembered, or another database
             for digest in list(self._known):
                 self._drop(digest)

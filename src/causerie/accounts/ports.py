@@ -17,6 +17,7 @@ from typing import Protocol
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.bounds import LimitsAndBudgets
 from causerie.accounts.credit import Credit
+from causerie.accounts.entry import StoredEntry
 from causerie.accounts.keys import ApiKey, Grant, KeySecret
 from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import (
@@ -283,6 +284,26 @@ class RecordingRepository(Protocol):
         ...
 
 
+class EntryRepository(Protocol):
+    """Entries of the configuration, with their credentials."""
+
+    async def every(self) -> Sequence[StoredEntry]:
+        """Oldest first."""
+        ...
+
+    async def add(self, entry: StoredEntry) -> None:
+        """Raises :class:`Taken` where there is one of this kind and name."""
+        ...
+
+    async def change(self, entry: StoredEntry, version: int) -> bool:
+        """Change the entry of this version; false where there is another by now."""
+        ...
+
+    async def remove(self, id: str) -> bool:
+        """Forget it; false where it is gone already."""
+        ...
+
+
 class Repositories(Protocol):
     """All books of one transaction."""
 
@@ -306,6 +327,8 @@ class Repositories(Protocol):
     def credits(self) -> CreditRepository: ...
     @property
     def recordings(self) -> RecordingRepository: ...
+    @property
+    def entries(self) -> EntryRepository: ...
 
 
 class AccountStore(Protocol):

@@ -69,6 +69,7 @@ class Action(StrEnum):
     SERVICE_SEE = "service.see"
     PROVIDERS_SEE = "providers.see"
     PROVIDERS_PROBE = "providers.probe"
+    CONFIGURATION_CHANGE = "configuration.change"
 
 
 WORDS = {
@@ -104,6 +105,7 @@ WORDS = {
     Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
     Action.PROVIDERS_SEE: "see providers, their capabilities, and routing explanations",
     Action.PROVIDERS_PROBE: "probe providers and apply the results",
+    Action.CONFIGURATION_CHANGE: "try, create, change and delete providers and aliases",
 }
 
 _ = Extent.NO
@@ -143,6 +145,7 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.SERVICE_SEE: (X, _, _, _, _, _, _),
     Action.PROVIDERS_SEE: (X, _, _, _, _, _, _),
     Action.PROVIDERS_PROBE: (X, _, _, _, _, _, _),
+    Action.CONFIGURATION_CHANGE: (X, _, _, _, _, _, _),
 }
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ import typer
 
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.settings import Loaded, load
+from causerie.settings.entries import Entry
 from causerie.settings.load import Override
 
 Config = Annotated[
@@ -34,11 +36,15 @@ Engine = Annotated[
 
 
 def settings_in_force(
-    config: Path | None, pairs: list[str] | None, *more: Override, text: str | None = None
+    config: Path | None,
+    pairs: list[str] | None,
+    *more: Override,
+    text: str | None = None,
+    entries: Sequence[Entry] = (),
 ) -> Loaded:
     """File (or its ``text``), variables and flags put together. Raises :class:`SettingsError`."""
     overrides = [_override(pair) for pair in pairs or ()]
-    return load(file=config, text=text, overrides=[*overrides, *more])
+    return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
 
 
 def flag(name: str, key: str, value: object) -> list[Override]:

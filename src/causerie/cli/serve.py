@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError, Vllm
+from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
 
 Ref = Annotated[
@@ -130,21 +131,23 @@ def _read(
     pairs: list[str] | None,
     flags: list[Override],
     choose: Callable[[Settings], tuple[ModelSettings, ...]],
+    entries: Sequence[Entry] = (),
+    text: str | None = None,
 ) -> Loaded:
-    loaded = settings_in_force(config, pairs, *flags)
+    loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:
         return loaded
     override = Override("models", msgspec.to_builtins(models), "the command line")
-    return settings_in_force(config, pairs, *flags, override, text=loaded.text)
+    return settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
 
 
-def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:
+def _again(read: ReadWith) -> ReadWith:
     """The same while the service runs: what the command line asks for may be gone from the file."""
 
-    def again() -> Loaded:
+    def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
-            return read()
+            return read(entries, text)
         except CommandFailed as error:
             raise SettingsError([Problem("the command line", "", str(error))]) from error
 

@@ -19,6 +19,7 @@ from causerie.accounts.authorization import Clock
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
 from causerie.accounts.encryption import Cipher, WrongKey
+from causerie.accounts.entry import StoredEntry
 from causerie.accounts.free_days import FreeAllowances
 from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.accounts.passwords import Passwords
@@ -104,6 +105,24 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     database = await opened(store)
     try:
         yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+    finally:
+        await database.close()
+
+
+async def stored_entries(
+    store: StoreSettings, secret_keys: Sequence[str] = ()
+) -> Sequence[StoredEntry]:
+    """Return the entries of the configuration, before there is a service.
+
+    Raises :class:`CannotStart`.
+    """
+    database = await opened(store)
+    try:
+        cipher = await sealed(database, store, secret_keys)
+        async with SqlStore(database, cipher).reading() as repositories:
+            return await repositories.entries.every()
+    except StoreUnavailable as failure:
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
     finally:
         await database.close()
 

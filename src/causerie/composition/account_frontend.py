@@ -6,7 +6,8 @@ gateway.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.entry import StoredEntry
 from causerie.accounts.free_days import FreeAllowances, FreeOptions
 from causerie.accounts.key_cache import KeyCache
 from causerie.accounts.links import LinkKind, NewLink
@@ -93,6 +95,15 @@ class AccountFrontend:
     async def first_link(self) -> NewLink | None:
         """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
+
+    async def stored_entries(self) -> Sequence[StoredEntry]:
+        """The entries of the configuration that operators have made."""
+        return await self._hosted.accounts.entries.every()
+
+    @property
+    def entries_changed(self) -> asyncio.Event:
+        """Is set when an entry has changed, here or in another process."""
+        return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         """Go by these settings from now on."""

@@ -30,7 +30,7 @@ def serving_alongside(
         task = asyncio.current_task()
         assert task is not None
         ending.set_result((asyncio.get_running_loop(), task))
-        await run_service(loaded, lambda: loaded, watcher)
+        await run_service(loaded, lambda *_: loaded, watcher)
 
     def run() -> None:
         try:

@@ -16,13 +16,14 @@ from typing import Protocol
 
 from msgspec import structs
 
+from causerie.accounts.entry import StoredEntry
 from causerie.composition.certificates import tls_digest
 from causerie.composition.control import answering
+from causerie.composition.entries import checked_with
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import listen, service
 from causerie.composition.signals import hangups, reloaded
 from causerie.composition.startup import CannotStart, StartWatcher, run, take_address
-from causerie.composition.validated import checked
 from causerie.composition.workers import shared_state, workers_of
 from causerie.edge.ownership import owned
 from causerie.edge.server import Bound, Listen
@@ -38,7 +39,9 @@ from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress,
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.removal import remove
 from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings
+from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials, read_credentials
+from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
@@ -61,16 +64,16 @@ class StartAnnouncer(StartWatcher, Protocol):
     def download(self) -> Progress: ...
 
 
-async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: StartAnnouncer) -> None:
-    """Serve until a signal; ``read`` reads the settings anew for a reload.
+async def run_service(loaded: Loaded, read: ReadWith, watcher: StartAnnouncer) -> None:
+    """Serve until a signal; ``read`` reads the settings anew, with entries of the database.
 
     Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
     that cannot be had, or :class:`WeightsError` where no model could be loaded
     for want of weights.
     """
-    settings = loaded.settings
     with hangups() as hangup:
-        credentials = await asyncio.to_thread(read_credentials, loaded)
+        loaded, credentials, stored = await _with_entries(loaded, read)
+        settings = watcher.settings = loaded.settings
         listening = listen(settings.server)
         makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
@@ -88,20 +91,38 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Start
                     watcher.first_link(link.token)
                 bound = Bound(address, metrics, workers)
                 reloading = Reloading(
-                    loaded, partial(checked, read), running, makers.renew(fleet), workers
+                    loaded, partial(checked_with, read), running, makers.renew(fleet), workers
                 )
-                running.configuration = reloading
+                running.configuration, reloading.entries = reloading, stored
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 folder = runtime_folder(variables())
                 async with (
                     answering(folder, reloading.answer),
                     owned(reloaded(hangup, reloading.reload)),
+                    owned(reloading.follow(running.entries_changed)),
                 ):
                     try:
                         preload = _preloaded(settings)
                         await run(running.edge, fleet, preload, listening, watcher, bound)
                     except CannotStart as failure:
                         raise makers.missing or failure from failure
+
+
+async def _with_entries(
+    loaded: Loaded, read: ReadWith
+) -> tuple[Loaded, Credentials, Sequence[StoredEntry]]:
+    """Return the settings with the entries that operators have made, all secrets, and those."""
+    credentials = await asyncio.to_thread(read_credentials, loaded)
+    if not has_accounts(loaded.settings):
+        return loaded, credentials, ()
+    # Imported here: what accounts need takes half of all memory.
+    from causerie.composition.account_backend import stored_entries  # noqa: PLC0415 - see above
+
+    stored = await stored_entries(loaded.settings.store, credentials.store)
+    if not stored:
+        return loaded, credentials, ()
+    loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
+    return loaded, credentials, stored
 
 
 async def fetch_weights(

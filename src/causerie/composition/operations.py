@@ -18,6 +18,7 @@ from causerie.accounts.key_cache import admitted
 from causerie.accounts.keys import Grant, KeyState
 from causerie.accounts.people import Actor
 from causerie.composition.catalog import OWN_PROVIDER
+from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
 from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
 from causerie.composition.service import RunningService, decoding_bounds
@@ -54,6 +55,7 @@ class LiveOperations:
         self._accounts = accounts
         self._examinations = examinations
         self._clock = clock
+        self.configuration = LiveConfiguration(parts, accounts.entries)
 
     def doors(self) -> Sequence[str]:
         """The names of all doors, the usual one first."""

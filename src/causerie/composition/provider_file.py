@@ -98,7 +98,7 @@ def _write(file: Path, provider: NewProvider, entries: Sequence[ProbedModel]) ->
             os.fsync(out.fileno())
         if real.exists():
             _give_rights(real.stat(), fresh)
-        _check(file, fresh)
+        _check(file, after.decode("utf-8-sig"))
         if (real.read_bytes() if real.exists() else b"") != before:
             raise CannotWrite(f"{file} has been changed meanwhile; try again")
         fresh.replace(real)
@@ -188,22 +188,22 @@ def provider_name(base_url: str, taken: Collection[object] = ()) -> str:
     return next(one for one in chain([name], numbered) if one not in taken)
 
 
-def _check(file: Path, fresh: Path) -> None:
+def _check(file: Path, text: str) -> None:
     """Reject new problems only: flags of a service may mend those that were there before."""
-    found = _problems(fresh, file.parent)
-    before = {(one.key, one.advice) for one in _problems(file, file.parent)} if found else ()
+    found = _problems(file, text)
+    before = {(one.key, one.advice) for one in _problems(file)} if found else ()
     new = [str(one) for one in found if (one.key, one.advice) not in before]
     if new:
-        words = "\n".join(new).replace(str(fresh), str(file))
+        words = "\n".join(new)
         raise CannotWrite(
             f"{file} stays as it is, because with the entry it would not hold:\n{words}",
             configuration=True,
         )
 
 
-def _problems(file: Path, folder: Path) -> Sequence[Problem]:
+def _problems(file: Path, text: str | None = None) -> Sequence[Problem]:
     try:
-        load(file=file, base=folder)
+        load(file=file, text=text)
     except SettingsError as error:
         return error.problems
     return ()

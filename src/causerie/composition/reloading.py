@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from causerie.accounts.entry import StoredEntry
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.service_facts import ServiceFacts, running_models
 from causerie.composition.workers import WorkerIntake
+from causerie.errors import StoreUnavailable
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
 from causerie.settings.problems import dotted
 
+_AGAIN_SECONDS = 0.5
 log = structlog.get_logger(__name__)
 
 _READ_AT_START = (
@@ -60,7 +63,9 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
 
 class Reloading:
-    """Reloads, one after the other. ``models`` gives the fleet the models of new settings.
+    """Reloads, one after the other: of the file, and of the entries that operators have made.
+
+    ``loaded`` and ``entries`` are in force. ``models`` gives the fleet the models of new settings.
 
     ``workers`` serve by the same settings, if there are any.
     """
@@ -68,13 +73,14 @@ class Reloading:
     def __init__(
         self,
         loaded: Loaded,
-        read: Callable[[], tuple[Loaded, Credentials]],
+        read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]],
         parts: RunningService,
         models: Callable[[Settings, Credentials], None],
         workers: WorkerIntake | None = None,
     ) -> None:
         self._workers = workers
-        self._started_with = loaded
+        self._started_with = self.loaded = loaded
+        self.entries: Sequence[StoredEntry] = ()
         self._read = read
         self._parts = parts
         self._models = models
@@ -122,7 +128,8 @@ class Reloading:
         return outcome
 
     async def _reloaded(self) -> ReloadOutcome:
-        prepared = await asyncio.to_thread(self._prepare)
+        stored = await self._parts.stored_entries()
+        loaded, prepared = await asyncio.to_thread(self._prepare, stored)
         settings = prepared.settings
         if self._workers is not None:
             await self._workers.prepare(settings, prepared.credentials)
@@ -131,6 +138,7 @@ class Reloading:
         self._parts.replace(prepared)
         if self._workers is not None:
             self._workers.commit()
+        self.loaded, self.entries = loaded, stored
         return ReloadOutcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),
             doors=len(prepared.doors.doors),
@@ -139,16 +147,37 @@ class Reloading:
             entries=len(settings.catalog),
         )
 
-    def _prepare(self) -> Prepared:
+    def read(self, stored: Sequence[StoredEntry]) -> Loaded:
+        """Return the settings as they would be with these entries. Blocks.
+
+        Raises :class:`SettingsError` if the file does not hold.
+        """
+        return self._read(stored)[0]
+
+    async def follow(self, heard: asyncio.Event) -> None:
+        """Reload when another process has changed an entry, for ever."""
+        while True:
+            await heard.wait()
+            heard.clear()
+            try:
+                changed = await self._parts.stored_entries() != self.entries
+            except StoreUnavailable:
+                heard.set()
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
+            if changed:
+                await self.reload()
+
+    def _prepare(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
         if self.file is not None and self.file.is_fifo():
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(self.file), "", advice)])
-        loaded, credentials = self._read()
+        loaded, credentials = self._read(stored)
         if self._workers is not None:
             self._workers.make_places(loaded.settings)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
-        return self._parts.prepare(loaded.settings, credentials)
+        return loaded, self._parts.prepare(loaded.settings, credentials)
 
 
 def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:

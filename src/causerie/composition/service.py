@@ -20,6 +20,7 @@ from causerie.access.account_ports import AccountPorts
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, RateScope, ScopeKind
+from causerie.accounts.entry import StoredEntry
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.catalog.catalog import Catalog
@@ -185,6 +186,15 @@ class RunningService:
     async def first_link(self) -> NewLink | None:
         """A link that makes the first operator, where there are accounts and none has it yet."""
         return None if self._front is None else await self._front.first_link()
+
+    async def stored_entries(self) -> Sequence[StoredEntry]:
+        """The entries of the configuration that operators have made."""
+        return () if self._front is None else await self._front.stored_entries()
+
+    @property
+    def entries_changed(self) -> asyncio.Event:
+        """Is set when an entry has changed, here or in another process."""
+        return asyncio.Event() if self._front is None else self._front.entries_changed
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         """Read and make what may fail. Blocks; may run in a thread.

@@ -13,6 +13,7 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.authorization import Clock
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
+from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
 from causerie.management.managers import Managers
@@ -22,6 +23,7 @@ from causerie.management.providers import ProviderOperations
 from causerie.management.reading import body_of, query_of
 from causerie.management.route import ID_PATTERN, ApiCall
 from causerie.management.routes import (
+    configuration_routes,
     key_routes,
     people_routes,
     project_routes,
@@ -66,6 +68,7 @@ class Management:
             *key_routes(KeyOperations(accounts, clock)),
             *usage_routes(UsageOperations(accounts, clock)),
             *provider_routes(ProviderOperations(operations)),
+            *configuration_routes(ConfigurationOperations(operations.configuration)),
         ]
         self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)
         self._document = _encode(document(self.routes))

@@ -21,6 +21,13 @@ from causerie.management.bodies import (
     SetRecording,
     TransferKey,
 )
+from causerie.management.configuration import (
+    ChangeEntry,
+    ConfigurationOperations,
+    CreateEntry,
+    EntryList,
+    TestProvider,
+)
 from causerie.management.keys import KeyOperations
 from causerie.management.lists import (
     AuditList,
@@ -68,12 +75,16 @@ from causerie.management.views import (
     ProjectView,
     UserView,
 )
+from causerie.operations.configuring import EntryView
 from causerie.operations.explanation import RoutingExplanation
+from causerie.operations.trial import Trial
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 from causerie.web.exports import Export
 
 _PROJECT = "/projects/{project}"
 _MEMBER = "/projects/{project}/members/{user}"
+_ENTRIES = "/configuration/entries"
+_ENTRY = "/configuration/entries/{entry}"
 _OFFER = "/projects/{project}/invitations/{invitation}"
 
 
@@ -176,6 +187,28 @@ def provider_routes(desk: ProviderOperations) -> list[AnyRoute]:
               desk.use, NoQuery, UseProbe, AppliedResult),
         route("POST /routes/explain", "Explain routing",
               desk.explain, NoQuery, ExplainRoute, RoutingExplanation),
+    ]
+
+
+def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
+    """Return the operations on the configuration, for operators."""
+    return [
+        route(f"GET {_ENTRIES}", "List providers and aliases of the configuration",
+              desk.list, NoQuery, NoBody, EntryList),
+        route(f"POST {_ENTRIES} 201", "Create a provider or alias",
+              desk.create, NoQuery, CreateEntry, EntryView),
+        route(f"GET {_ENTRY}", "Get a provider or alias of the database",
+              desk.see, NoQuery, NoBody, EntryView),
+        route(f"PUT {_ENTRY}", "Change a provider or alias",
+              desk.change, NoQuery, ChangeEntry, EntryView),
+        route(f"POST {_ENTRY}/enable", "Enable a provider or alias",
+              desk.enable, NoQuery, NoBody, EntryView),
+        route(f"POST {_ENTRY}/disable", "Disable a provider or alias",
+              desk.disable, NoQuery, NoBody, EntryView),
+        route(f"DELETE {_ENTRY}", "Delete a provider or alias",
+              desk.delete, NoQuery, NoBody, NoneType),
+        route("POST /providers/test", "Test a provider",
+              desk.test, NoQuery, TestProvider, Trial),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from causerie.accounts.people import Actor
+from causerie.operations.configuring import Configuring
 from causerie.operations.explanation import RoutingExplanation
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 
@@ -29,6 +30,9 @@ class RouteQuery(Struct, frozen=True):
 
 class Operations(Protocol):
     """Providers and routes. Everything raises ``Forbidden`` for those who are no operators."""
+
+    @property
+    def configuration(self) -> Configuring: ...
 
     def doors(self) -> Sequence[str]:
         """The names of all doors, the usual one first."""

@@ -152,10 +152,14 @@ class Provider:
 
     async def models(self, seconds: float = 10.0) -> list[str]:
         """Ids of the models, in the provider's order. Raises :class:`ServiceError`."""
+        return [entry["id"] for entry in await self.listing(seconds)]
+
+    async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
+        """Everything that the provider says of its models; raises :class:`ServiceError`."""
         async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _ids(await response.read(_MAX_LIST_BYTES))
+            return _entries(await response.read(_MAX_LIST_BYTES))
 
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
@@ -171,8 +175,9 @@ class Provider:
                 raise await self.refused(response)
             if listing and response.status == 200:
                 with suppress(UpstreamFailed):  # another path has another content
-                    ids = _ids(await response.read(_MAX_LIST_BYTES))
-                    self.listed = [id for id in ids if _ID.fullmatch(id)][:_MOST_LISTED]
+                    entries = _entries(await response.read(_MAX_LIST_BYTES))
+                    ids = [id for entry in entries if _ID.fullmatch(id := str(entry["id"]))]
+                    self.listed = ids[:_MOST_LISTED]
 
     async def close(self) -> None:
         """Close its connections."""
@@ -193,7 +198,7 @@ class Provider:
             raise too_late() from None
 
 
-def _ids(body: bytes) -> list[str]:
+def _entries(body: bytes) -> list[dict[str, Any]]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -203,4 +208,4 @@ def _ids(body: bytes) -> list[str]:
         raise UpstreamFailed(
             "The provider did not answer with a list of models; does it speak chat completions?"
         )
-    return [str(entry["id"]) for entry in listed if isinstance(entry, dict) and "id" in entry]
+    return [entry for entry in listed if isinstance(entry, dict) and "id" in entry]

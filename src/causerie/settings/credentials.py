@@ -89,11 +89,16 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
     else:
         program = (secret.command or ("",))[0]
         where, value = f"the command {program}", _of_command(secret.command or ())
+    return one_word(value, f"{where} gives")
+
+
+def one_word(value: str, gives: str) -> str:
+    """Return a secret without white space around it; raise :class:`ValueError`, without it."""
     value = value.strip()
     if not value:
-        raise ValueError(f"{where} gives nothing; it takes one line")
+        raise ValueError(f"{gives} nothing; it takes one line")
     if not value.isascii() or not value.isprintable() or " " in value:
-        raise ValueError(f"{where} gives more than one word in ASCII; it takes the secret alone")
+        raise ValueError(f"{gives} more than one word in ASCII; it takes the secret alone")
     return value
 
 

@@ -19,6 +19,7 @@ import msgspec
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
+from causerie.settings.entries import NAMES, Entry, EntryKey
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -29,6 +30,7 @@ from causerie.settings.values import Secret
 
 FILE_NAME = "causerie.toml"
 _DOORS = {"gateway": "aliases", "router": "catalog"}
+_GATEWAY = {"name": "gateway", "kind": "gateway"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -55,6 +57,8 @@ class Loaded:
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     text: str | None = field(default=None, repr=False)
+    left_out: Mapping[EntryKey, tuple[str, ...]] = field(default_factory=dict)
+    """Entries that are not in force although they are switched on, and why."""
 
     @property
     def blank(self) -> bool:
@@ -107,14 +111,15 @@ def load(
     overrides: Sequence[Override] = (),
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    base: Path | None = None,
+    entries: Sequence[Entry] = (),
 ) -> Loaded:
     """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
     folder (the working directory) are looked for; none at all is fine. With
     ``text`` the file is not read: it says this. Files
-    that settings name are relative to ``base``, else to the file's own folder.
+    that settings name are relative to its folder.
+    ``entries`` are added to what the file says.
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
@@ -122,12 +127,13 @@ def load(
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
-    _put_gateway(layers.values)
+    _put_gateway(layers.values, entries)
+    _put_entries(layers, entries)
     _put_known(layers.values)
     decoder = SettingsDecoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
-    base = base or (layers.file.parent if layers.file is not None else folder)
+    base = layers.file.parent if layers.file is not None else folder
     settings = settled(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
@@ -217,18 +223,30 @@ def _put_overrides(
 def _problem(rule: Broken, layers: _Layers) -> Problem:
     place = layers.where(rule.other) if rule.other is not None else ""
     advice = f"{rule.advice} ({place})" if place else rule.advice
-    return Problem(layers.where(rule.path), dotted(rule.path), advice)
+    return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
 
 
-def _put_gateway(values: dict[str, Any]) -> None:
-    """Add the default doors of a file with aliases or a catalog: gateway and router first."""
-    if not values.get("aliases") and not values.get("catalog"):
-        return
-    models = values.setdefault("models", [])
-    if "doors" not in values:
-        own = [{"name": "endpoint"}] if models else []
-        kinds = [kind for kind, key in _DOORS.items() if values.get(key)]
-        values["doors"] = [*({"name": kind, "kind": kind} for kind in kinds), *own]
+def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
+    """Add the default doors of a file with aliases or a catalog: gateway and router first.
+
+    A gateway that only entries need comes last, so that the door behind plain ``/v1`` stays.
+    """
+    filed = [kind for kind, key in _DOORS.items() if values.get(key)]
+    if filed:
+        values.setdefault("models", [])
+    added = any(entry.section == "aliases" for entry in entries) and "gateway" not in filed
+    if "doors" not in values and (filed or added):
+        own = [{"name": "endpoint"}] if values.get("models", True) else []
+        before, after = ({"name": kind, "kind": kind} for kind in filed), [_GATEWAY] * added
+        values["doors"] = [*before, *own, *after]
+
+
+def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
+    """Add what does not come from the file to what does."""
+    for entry in entries:
+        table = layers.values.setdefault(entry.section, [])
+        layers.origins[entry.section, len(table)] = entry.origin
+        table.append({**entry.body, NAMES[entry.section]: entry.name})
 
 
 def _put_known(values: dict[str, Any]) -> None:
@@ -271,7 +289,8 @@ def _from_text(kind: Any, text: str) -> object:
 
 
 def _origins(layers: _Layers) -> dict[KeyPath, str]:
-    lines = {path: line_of(path, layers.lines) for path in _keys(layers.values)} | layers.lines
+    paths = (path for path in _keys(layers.values) if path[:2] not in layers.origins)
+    lines = {path: line_of(path, layers.lines) for path in paths} | layers.lines
     found = {path: f"line {line}" for path, line in lines.items() if line is not None}
     return {**found, **layers.origins}
 

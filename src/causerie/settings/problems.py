@@ -26,6 +26,8 @@ class Problem:
     """Dotted name of the setting."""
     advice: str
     """The error, and the right form."""
+    other: str = ""
+    """The place of another setting, which this one meets."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.key, self.advice) if part)

@@ -12,6 +12,7 @@ from causerie.accounts.encryption import Cipher
 from causerie.store.database import Database
 from causerie.store.repositories.audit import SqlAudit
 from causerie.store.repositories.credits import SqlCredits
+from causerie.store.repositories.entries import SqlEntries
 from causerie.store.repositories.keys import SqlKeys
 from causerie.store.repositories.people import SqlPeople, SqlProjects
 from causerie.store.repositories.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
@@ -32,6 +33,7 @@ class SqlRepositories:
     audit: SqlAudit
     credits: SqlCredits
     recordings: SqlRecordings
+    entries: SqlEntries
 
     @staticmethod
     def over(connection: AsyncConnection, cipher: Cipher, *, writing: bool) -> SqlRepositories:
@@ -47,6 +49,7 @@ class SqlRepositories:
             SqlAudit(connection),
             SqlCredits(connection),
             SqlRecordings(connection, cipher),
+            SqlEntries(connection, cipher),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 import msgspec
 from sqlalchemy import BigInteger, Dialect, Text
@@ -99,6 +100,21 @@ class Lines(TypeDecorator[tuple[str, ...]]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
         """From the database."""
         return msgspec.json.decode(value or "[]", type=tuple[str, ...])
+
+
+class Json(TypeDecorator[dict[str, Any]]):
+    """A JSON object."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str:
+        """To the database."""
+        return msgspec.json.encode(value or {}).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any]:
+        """From the database."""
+        return msgspec.json.decode(value or "{}", type=dict[str, Any])
 
 
 class Details(TypeDecorator[dict[str, str]]):

@@ -6,19 +6,23 @@ free.
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from collections.abc import Sequence
+
+from sqlalchemy import Update, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.encryption import Cipher, WrongKey, is_sealed
 from causerie.store.database import Database
-from causerie.store.tables import totp
+from causerie.store.repositories.entries import purpose as purpose_of_entry
+from causerie.store.tables import configuration_entries, totp
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
     """Return the number of secrets that were sealed anew.
 
-    Raises :class:`WrongKey` if no key opens one of them; nothing has changed then. Also raises
-    :class:`~causerie.errors.StoreUnavailable`.
+    Raises :class:`WrongKey` if no key opens a two-factor secret; nothing has changed then. An
+    entry of the configuration whose credential no key opens stays as it is, and is shown as broken.
+    Also raises :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.reading() as connection:
         if not await _stale(connection, cipher):
@@ -27,12 +31,8 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
         stale = await _stale(connection, cipher)
-        for user_id, secret in stale:
-            await connection.execute(
-                totp.update()
-                .where(totp.c.user_id == user_id)
-                .values(secret=cipher.seal(secret, purpose(user_id)))
-            )
+        for statement in stale:
+            await connection.execute(statement)
     if database.sqlite:
         await database.checkpoint()
     return len(stale)
@@ -43,18 +43,35 @@ def purpose(user_id: str) -> str:
     return f"totp:{user_id}"
 
 
-async def _stale(connection: AsyncConnection, cipher: Cipher) -> list[tuple[str, str]]:
-    """Users and their secrets, where those are sealed with an older key or not at all."""
+async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
+    """Return what seals the secrets that are sealed with an older key, or not at all."""
+    return [*await _factors(connection, cipher), *await _credentials(connection, cipher)]
+
+
+async def _factors(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
     found = await connection.execute(select(totp.c.user_id, totp.c.secret).with_for_update())
     stale = []
     for user_id, kept in found:
-        if not is_sealed(kept):
-            stale.append((user_id, kept))
-            continue
         try:
-            secret = cipher.open(kept, purpose(user_id))
+            secret = cipher.open(kept, purpose(user_id)) if is_sealed(kept) else kept
         except WrongKey as failure:
             raise WrongKey(f"two-factor authentication of {user_id}: {failure}") from failure
+        if not is_sealed(kept) or not cipher.fresh(kept):
+            sealed = cipher.seal(secret, purpose(user_id))
+            stale.append(totp.update().where(totp.c.user_id == user_id).values(secret=sealed))
+    return stale
+
+
+async def _credentials(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
+    table = configuration_entries
+    query = select(table.c.id, table.c.credential).where(table.c.credential.is_not(None))
+    stale = []
+    for id, kept in await connection.execute(query.with_for_update()):
+        try:
+            secret = cipher.open(kept, purpose_of_entry(id))
+        except WrongKey:
+            continue
         if not cipher.fresh(kept):
-            stale.append((user_id, secret))
+            sealed = cipher.seal(secret, purpose_of_entry(id))
+            stale.append(table.update().where(table.c.id == id).values(credential=sealed))
     return stale

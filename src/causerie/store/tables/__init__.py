@@ -14,6 +14,7 @@ from causerie.store.tables.access import (
     limits,
 )
 from causerie.store.tables.base import METADATA
+from causerie.store.tables.configuration import configuration_entries
 from causerie.store.tables.contents import recordings
 from causerie.store.tables.people import (
     attempts,
@@ -44,6 +45,7 @@ __all__ = [
     "budgets",
     "change_counter",
     "changes",
+    "configuration_entries",
     "credits",
     "departures",
     "identities",

@@ -1,0 +1,141 @@
+"""Entries of the configuration: read by the service, changed by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import uuid4
+
+from causerie.accounts.audit import entry as audited
+from causerie.accounts.authorization import Clock, no_such, require
+from causerie.accounts.entry import CHANGED, EntryDraft, StoredEntry
+from causerie.accounts.people import Actor
+from causerie.accounts.ports import AccountStore, Repositories, Taken
+from causerie.accounts.rights import Action
+from causerie.errors import InvalidRequest
+
+
+class Entries:
+    """Entries, read by the service and changed by operators.
+
+    A change is written in one transaction with its audit entry and word of it to every process.
+    """
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def every(self) -> Sequence[StoredEntry]:
+        """All entries, oldest first, with their credentials: for the service itself."""
+        async with self._store.reading() as repositories:
+            return await repositories.entries.every()
+
+    async def look(self, actor: Actor) -> None:
+        """Before entries are shown; raises :class:`Forbidden`."""
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.PROVIDERS_SEE)
+
+    async def may_change(self, actor: Actor) -> None:
+        """Before a change is checked; raises :class:`Forbidden`."""
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+
+    def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
+        """Return the entry as it would be kept."""
+        now, who = self._clock(), actor.label
+        return StoredEntry(
+            id=f"cfg_{uuid4().hex}",
+            kind=draft.kind,
+            name=draft.name,
+            body=draft.body,
+            enabled=draft.enabled,
+            version=1,
+            created_at=now,
+            created_by=who,
+            updated_at=now,
+            updated_by=who,
+            credential=draft.credential or None,
+        )
+
+    def changed(self, actor: Actor, before: StoredEntry, draft: EntryDraft) -> StoredEntry:
+        """Return the entry as it would be kept after a change."""
+        return replace(
+            before,
+            name=draft.name,
+            body=draft.body,
+            enabled=draft.enabled,
+            version=before.version + 1,
+            updated_at=self._clock(),
+            updated_by=actor.label,
+            credential=before.credential if draft.credential is None else draft.credential or None,
+            unreadable=before.unreadable and draft.credential is None,
+        )
+
+    async def add(self, actor: Actor, made: StoredEntry) -> None:
+        """Keep a new entry; raises :class:`InvalidRequest` where its name is taken."""
+        async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+            try:
+                await repositories.entries.add(made)
+            except Taken as failure:
+                raise InvalidRequest(
+                    f"There is an entry of {made.kind} {made.name} already.",
+                    code="taken",
+                    status=409,
+                ) from failure
+            await self._noted(repositories, actor, "create", made, what=_told(None, made))
+
+    async def change(self, actor: Actor, before: StoredEntry, after: StoredEntry) -> None:
+        """Keep what an entry is now; raises :class:`InvalidRequest` if it has changed meanwhile."""
+        if before.enabled != after.enabled and before.body == after.body:
+            action = "enable" if after.enabled else "disable"
+        else:
+            action = "change"
+        async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+            if not await repositories.entries.change(after, before.version):
+                raise meanwhile()
+            await self._noted(repositories, actor, action, after, what=_told(before, after))
+
+    async def remove(self, actor: Actor, gone: StoredEntry) -> None:
+        """Forget an entry, with its credential; raises :class:`NotFound`."""
+        async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+            if not await repositories.entries.remove(gone.id):
+                raise no_such("entry")
+            await self._noted(repositories, actor, "delete", gone)
+
+    async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
+        """Write down that a provider was tried."""
+        async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
+            noted = audited(self._clock(), actor, "provider.test", base_url[:200], outcome=outcome)
+            await repositories.audit.add(noted)
+
+    async def _noted(
+        self,
+        repositories: Repositories,
+        actor: Actor,
+        action: str,
+        entry: StoredEntry,
+        **details: str,
+    ) -> None:
+        now = self._clock()
+        noted = audited(now, actor, f"configuration.{action}", entry.label, **details)
+        await repositories.audit.add(noted)
+        await repositories.keys.announce(CHANGED, now)
+
+
+def meanwhile() -> InvalidRequest:
+    """Return the error for a change of something that has changed since it was read."""
+    words = "It has been changed meanwhile; read it again."
+    return InvalidRequest(words, code="changed_meanwhile", status=409)
+
+
+def _told(before: StoredEntry | None, after: StoredEntry) -> str:
+    """Return the names of the settings that a change touches, never their values."""
+    was = before.body if before is not None else {}
+    names = {name for name in {*was, *after.body} if was.get(name) != after.body.get(name)}
+    if after.credential != (before.credential if before is not None else None):
+        names.add("key")
+    return ", ".join(sorted(names))[:500] or "none"

@@ -1,0 +1,286 @@
+"""The configuration of a running service, as operators change it: checked, written, in force."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from causerie.accounts.entries import Entries, meanwhile
+from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
+from causerie.accounts.people import SYSTEM, Actor
+from causerie.composition.entries import SECTIONS, entry_of, in_force
+from causerie.composition.providers import close, connected
+from causerie.composition.reloading import Reloading
+from causerie.composition.service import RunningService
+from causerie.errors import InvalidRequest, NotFound, Overloaded
+from causerie.operations.configuring import EntryView, EntryWish
+from causerie.operations.trial import Trial, trial
+from causerie.providers.known import KNOWN_PROVIDERS
+from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
+from causerie.settings.credentials import Credentials, one_word
+from causerie.settings.entries import NAMES, OFF
+
+_KINDS: tuple[EntryKind, ...] = ("provider", "alias")
+_WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
+_TRIALS_AT_ONCE = 4
+_TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
+_UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
+
+
+class LiveConfiguration:
+    """Providers and aliases of one service. One change is made after the other."""
+
+    def __init__(self, parts: RunningService, entries: Entries) -> None:
+        self._parts = parts
+        self._entries = entries
+        self._turn = asyncio.Lock()
+        self._trials = 0
+
+    async def every(self, actor: Actor) -> Sequence[EntryView]:
+        """Providers first; of each kind those of the file, then the others, oldest first."""
+        await self._entries.look(actor)
+        loaded, stored = self._configuration().loaded, await self._entries.every()
+        made = [_view(each, loaded) for each in stored]
+        filed = list(_filed(loaded))
+        return [each for kind in _KINDS for each in (*filed, *made) if each.kind == kind]
+
+    async def see(self, actor: Actor, id: str) -> EntryView:
+        """One of the database; raises :class:`NotFound`."""
+        await self._entries.look(actor)
+        return _view(_one(await self._entries.every(), id), self._configuration().loaded)
+
+    async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
+        """A new one, in force when this returns."""
+        await self._entries.may_change(actor)
+        made = self._entries.drafted(actor, _draft(kind, wish))
+        async with self._turn:
+            await self._check([*await self._entries.every(), made], made)
+            await self._entries.add(actor, made)
+            return await self._in_force(made)
+
+    async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
+        """Change one as a whole; in force when this returns."""
+        await self._entries.may_change(actor)
+        async with self._turn:
+            stored = await self._entries.every()
+            before = _one(stored, id)
+            if wish.version not in (None, before.version):
+                raise meanwhile()
+            after = self._entries.changed(actor, before, _draft(before.kind, wish))
+            _keep_the_key(before, after, wish)
+            return await self._change(actor, stored, before, after)
+
+    async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
+        """Switch one on or off."""
+        await self._entries.may_change(actor)
+        async with self._turn:
+            stored = await self._entries.every()
+            before = _one(stored, id)
+            draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
+            after = self._entries.changed(actor, before, draft)
+            return await self._change(actor, stored, before, after)
+
+    async def delete(self, actor: Actor, id: str) -> None:
+        """Forget one, with its key."""
+        await self._entries.may_change(actor)
+        async with self._turn:
+            stored = await self._entries.every()
+            gone = _one(stored, id)
+            await self._check([each for each in stored if each.id != id])
+            await self._entries.remove(actor, gone)
+            await self._configuration().reload()
+
+    async def test(
+        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
+    ) -> Trial:
+        """Try a provider that is not kept, or with an ``entry`` that one as it is."""
+        await self._entries.may_change(actor)
+        if self._trials >= _TRIALS_AT_ONCE:
+            raise Overloaded("Other providers are being tried; try again in a moment.")
+        self._trials += 1
+        try:
+            return await self._tried(actor, settings, key, model, entry)
+        finally:
+            self._trials -= 1
+
+    async def _tried(
+        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
+    ) -> Trial:
+        stored = await self._entries.every()
+        if entry:
+            tried = replace(_one(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
+        else:
+            wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
+            tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
+        loaded = await self._check([*stored, tried], tried)
+        [one] = [each for each in loaded.settings.providers if each.name == tried.name]
+        outcome = await _trial(one, tried.credential or "", model)
+        steps = (outcome.listing, outcome.completion, outcome.stream)
+        good = all(step is not None and step.ok for step in steps)
+        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
+        return outcome
+
+    async def _change(
+        self,
+        actor: Actor,
+        stored: Sequence[StoredEntry],
+        before: StoredEntry,
+        after: StoredEntry,
+    ) -> EntryView:
+        others = [each if each.id != after.id else after for each in stored]
+        await self._check(others, after)
+        await self._entries.change(actor, before, after)
+        return await self._in_force(after)
+
+    async def _check(
+        self, stored: Sequence[StoredEntry], touched: StoredEntry | None = None
+    ) -> Loaded:
+        """Return the settings with these entries; raise :class:`InvalidRequest` for all problems.
+
+        What was broken before may stay so, other than what is ``touched``.
+        """
+        configuration = self._configuration()
+        try:
+            loaded = await asyncio.to_thread(configuration.read, stored)
+        except SettingsError as error:
+            raise _invalid([str(problem) for problem in error.problems]) from error
+        before = configuration.loaded.left_out
+        problems = [
+            f"{entry_of(each).origin}: {reason}"
+            for each in stored
+            for reason in loaded.left_out.get(entry_of(each).key, ())
+            if reason != OFF
+            and (each is touched or (each.enabled and entry_of(each).key not in before))
+        ]
+        if problems:
+            raise _invalid(problems)
+        return loaded
+
+    async def _in_force(self, entry: StoredEntry) -> EntryView:
+        configuration = self._configuration()
+        outcome = await configuration.reload()
+        view = _view(entry, configuration.loaded)
+        if outcome.applied:
+            return view
+        return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
+
+    def _configuration(self) -> Reloading:
+        found = self._parts.configuration
+        if found is None:
+            words = "The configuration cannot be read yet; try again in a moment."
+            raise InvalidRequest(words, code="not_ready", status=409)
+        return found
+
+
+async def _trial(one: ProviderSettings, key: str, model: str) -> Trial:
+    """Try one provider over connections of its own."""
+    brief = msgspec.structs.replace(one, timeouts=_TRIAL)
+    made = connected(Settings(providers=(brief,)), Credentials(keys={one.name: key}), {})
+    try:
+        return await trial(made[one.name].provider, key, model)
+    finally:
+        await close(list(made.values()))
+
+
+def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
+    """Return what is to be kept; raises :class:`InvalidRequest` for a name or key that is none."""
+    body = dict(wish.settings)
+    label = NAMES[SECTIONS[kind]]
+    known = KNOWN_PROVIDERS.get(str(body.get("known")))
+    name = body.pop(label, known.name if kind == "provider" and known is not None else None)
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
+    if "key" in body:
+        words = "`settings` holds `key`; give the key itself as `key` beside it."
+        raise InvalidRequest(words, param="settings")
+    if wish.key and kind != "provider":
+        raise InvalidRequest("An alias has no key.", param="key")
+    try:
+        key = one_word(wish.key, "it holds") if wish.key else wish.key
+    except ValueError as error:
+        raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
+    return EntryDraft(kind, name, body, key, wish.enabled)
+
+
+def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
+    """Never send a key that is kept to somebody else than the one that it was given for."""
+    if wish.key is not None or before.credential is None:
+        return
+    if any(before.body.get(name) != after.body.get(name) for name in _WHERE_SENT):
+        raise InvalidRequest(
+            "Where the provider is reached has changed, so give its key anew.", param="key"
+        )
+
+
+def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
+    for each in stored:
+        if each.id == id:
+            return each
+    raise NotFound("There is no such entry in the database.", code="not_found")
+
+
+def _invalid(problems: Sequence[str]) -> InvalidRequest:
+    words = "The configuration would not hold: " + "; ".join(problems)
+    metadata = {"problems": list(problems)}
+    return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
+
+
+def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
+    entry = entry_of(stored)
+    problems = (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry.key, ())
+    return EntryView(
+        id=stored.id,
+        kind=stored.kind,
+        name=stored.name,
+        origin="database",
+        locked=False,
+        enabled=stored.enabled,
+        in_force=in_force(stored, loaded),
+        problems=problems if stored.enabled else (),
+        settings={NAMES[entry.section]: stored.name, **stored.body},
+        has_key=stored.credential is not None or stored.unreadable,
+        version=stored.version,
+        created_at=stored.created_at,
+        created_by=stored.created_by,
+        updated_at=stored.updated_at,
+        updated_by=stored.updated_by,
+    )
+
+
+def _filed(loaded: Loaded) -> Iterator[EntryView]:
+    """Yield what the file says; an entry of the database has no line."""
+    for kind, section in SECTIONS.items():
+        for index, one in enumerate(getattr(loaded.settings, section)):
+            where = loaded.where((section, index))
+            if where.startswith("the entry of "):
+                continue
+            settings = _written(one)
+            has_key = settings.pop("key", None) is not None
+            yield EntryView(
+                id="",
+                kind=kind,
+                name=settings[NAMES[section]],
+                origin="file",
+                locked=True,
+                where=where,
+                enabled=True,
+                in_force=True,
+                settings=settings,
+                has_key=has_key,
+            )
+
+
+def _written(value: Any) -> Any:
+    """Return settings as a file would say them: without what is so by default."""
+    if isinstance(value, msgspec.Struct):
+        return {
+            field.name: _written(getattr(value, field.name))
+            for field in msgspec.structs.fields(value)
+            if field.required or getattr(value, field.name) != field.default
+        }
+    return [_written(each) for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,106 @@
+"""Operations on the configuration, for operators: its providers and aliases."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.accounts.entry import EntryKind
+from causerie.management.bodies import Body, Count, NoBody
+from causerie.management.queries import NoQuery
+from causerie.management.route import ApiCall
+from causerie.operations.configuring import Configuring, EntryView, EntryWish, Settings
+from causerie.operations.trial import Trial
+
+Key = Annotated[str, Meta(max_length=4096)]
+
+
+class EntryList(Struct, frozen=True, kw_only=True):
+    """Providers, then aliases; of each kind those of the file first."""
+
+    data: list[EntryView]
+
+
+class CreateEntry(Body, frozen=True):
+    """A new provider or alias."""
+
+    kind: EntryKind
+    settings: Settings
+    key: Annotated[Key, Meta(description="Of a provider; kept encrypted, never shown.")] = ""
+    enabled: bool = True
+
+
+class ChangeEntry(Body, frozen=True):
+    """All that a provider or alias is from now on."""
+
+    settings: Settings
+    key: Annotated[
+        Key | None,
+        Meta(description="`null`: the key stays; empty: there is none any more."),
+    ] = None
+    enabled: bool = True
+    version: Annotated[
+        Count | None,
+        Meta(description="Of the entry that was read: one that has changed since is 409."),
+    ] = None
+
+
+class TestProvider(Body, frozen=True):
+    """A provider to try: one that is not kept, or with `entry` one that is, as it is."""
+
+    settings: Settings = msgspec.field(default_factory=dict)
+    key: Key = ""
+    model: Annotated[
+        str, Meta(max_length=300, description="Whom to ask. Empty: the first of its list.")
+    ] = ""
+    entry: Annotated[str, Meta(max_length=64, description="Id of an entry.")] = ""
+
+
+class ConfigurationOperations:
+    """Answers by the configuration of the running service."""
+
+    def __init__(self, configuration: Configuring) -> None:
+        self._configuration = configuration
+
+    async def list(self, call: ApiCall[NoQuery, NoBody]) -> EntryList:
+        """``GET /configuration/entries``."""
+        return EntryList(data=[*await self._configuration.every(call.actor)])
+
+    async def create(self, call: ApiCall[NoQuery, CreateEntry]) -> EntryView:
+        """``POST /configuration/entries``."""
+        body = call.body
+        wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
+        return await self._configuration.create(call.actor, body.kind, wish)
+
+    async def see(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
+        """``GET /configuration/entries/{entry}``."""
+        return await self._configuration.see(call.actor, call.ids["entry"])
+
+    async def change(self, call: ApiCall[NoQuery, ChangeEntry]) -> EntryView:
+        """``PUT /configuration/entries/{entry}``."""
+        body = call.body
+        wish = EntryWish(
+            settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
+        )
+        return await self._configuration.change(call.actor, call.ids["entry"], wish)
+
+    async def enable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
+        """``POST /configuration/entries/{entry}/enable``."""
+        return await self._configuration.switch(call.actor, call.ids["entry"], enabled=True)
+
+    async def disable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
+        """``POST /configuration/entries/{entry}/disable``."""
+        return await self._configuration.switch(call.actor, call.ids["entry"], enabled=False)
+
+    async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
+        """``DELETE /configuration/entries/{entry}``."""
+        await self._configuration.delete(call.actor, call.ids["entry"])
+
+    async def test(self, call: ApiCall[NoQuery, TestProvider]) -> Trial:
+        """``POST /providers/test``."""
+        body = call.body
+        return await self._configuration.test(
+            call.actor, body.settings, body.key, body.model, body.entry
+        )

@@ -1,0 +1,138 @@
+"""A provider tried before it is used: its list of models, one completion, one stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.errors import ServiceError
+from causerie.protocol.events import ReasoningDelta, TextDelta
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.providers.provider import Provider
+from causerie.providers.target import ProviderTarget
+
+_LIST_SECONDS = 10.0
+_MOST_MODELS = 2000
+_LONGEST_WORDS = 300
+_TOKENS = 32
+_MILLION = 1_000_000
+
+
+class ListedModel(Struct, frozen=True, kw_only=True):
+    """A model as the provider lists it; what it does not publish is ``null``."""
+
+    id: str
+    name: str | None = None
+    context_length: int | None = None
+    prompt_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
+    completion_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
+
+
+class TrialStep(Struct, frozen=True, kw_only=True):
+    """One request of a trial."""
+
+    ok: bool
+    seconds: float
+    first_token_seconds: float | None = None
+    problem: str = ""
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """Outcome of a trial; `model` was asked, and is empty if there was none to ask."""
+
+    models: tuple[ListedModel, ...]
+    model: str
+    listing: TrialStep
+    completion: TrialStep | None = None
+    stream: TrialStep | None = None
+
+
+async def trial(provider: Provider, key: str, model: str = "") -> Trial:
+    """Try a provider, within its deadlines; no word of the result holds its key."""
+    provider.candid = True
+    found, listing = await _listed(provider, key)
+    asked = model or next((one.id for one in found), "")
+    if not asked:
+        return Trial(models=found, model="", listing=listing)
+    completion = await _asked(provider, asked, key, stream=False)
+    stream = await _asked(provider, asked, key, stream=True)
+    return Trial(models=found, model=asked, listing=listing, completion=completion, stream=stream)
+
+
+async def _listed(provider: Provider, key: str) -> tuple[tuple[ListedModel, ...], TrialStep]:
+    began = time.monotonic()
+    try:
+        found = await provider.listing(_LIST_SECONDS)
+    except ServiceError as failure:
+        return (), _failed(failure, began, key)
+    return published(found), TrialStep(ok=True, seconds=time.monotonic() - began)
+
+
+async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
+    fields = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": _TOKENS,
+        "stream": stream,
+    }
+    request = parse(msgspec.json.encode(fields), ParsingRules())
+    began, first = time.monotonic(), None
+    try:
+        async with ProviderTarget(provider, model).generate(request) as reply:
+            async for batch in reply.events:
+                if first is None and any(map(_says, batch)):
+                    first = time.monotonic() - began
+    except ServiceError as failure:
+        return _failed(failure, began, key)
+    seconds = time.monotonic() - began
+    if first is None:
+        return TrialStep(ok=False, seconds=seconds, problem="The reply holds no text.")
+    return TrialStep(ok=True, seconds=seconds, first_token_seconds=first if stream else None)
+
+
+def _says(event: object) -> bool:
+    return isinstance(event, TextDelta | ReasoningDelta) and bool(event.text)
+
+
+def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
+    words = failure.message
+    if (status := failure.metadata.get("upstream_status")) is not None:
+        words = f"Status {status}: {words}"
+    if key:
+        words = words.replace(key, "[key]")
+    return TrialStep(ok=False, seconds=time.monotonic() - began, problem=words[:_LONGEST_WORDS])
+
+
+def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
+    """Return what a provider's list says of its models, as far as it can be read."""
+    return tuple(_model(each) for each in entries[:_MOST_MODELS])
+
+
+def _model(entry: Mapping[str, Any]) -> ListedModel:
+    pricing = entry.get("pricing")
+    prices = pricing if isinstance(pricing, dict) else {}
+    context = entry.get("context_length", entry.get("max_model_len"))
+    name = entry.get("name", entry.get("display_name"))
+    return ListedModel(
+        id=str(entry["id"])[:_LONGEST_WORDS],
+        name=name[:_LONGEST_WORDS] if isinstance(name, str) else None,
+        context_length=context if type(context) is int and context > 0 else None,
+        prompt_price=_per_million(prices.get("prompt")),
+        completion_price=_per_million(prices.get("completion")),
+    )
+
+
+def _per_million(price: object) -> str | None:
+    """Return a price by token, as lists publish it, for a million of them."""
+    if not isinstance(price, str) or len(price) > 40:
+        return None
+    try:
+        amount = Decimal(price) * _MILLION
+    except InvalidOperation:
+        return None
+    return f"{amount.normalize():f}" if amount.is_finite() and amount >= 0 else None

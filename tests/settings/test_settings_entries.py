@@ -1,0 +1,106 @@
+"""Entries beside the file: by the same rules, the file wins, and what does not hold is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from causerie.settings import Loaded, SettingsError, load
+from causerie.settings.addresses import default_address
+from causerie.settings.entries import Entry, Section, merged
+
+FILE = """
+[[models]]
+id = "own"
+engine = "fake"
+[[providers]]
+name = "filed"
+base_url = "http://127.0.0.1:9/v1"
+"""
+NORTH = Entry("providers", "north", {"base_url": "http://127.0.0.1:8/v1"})
+CHAT = Entry("aliases", "chat", {"targets": [{"provider": "north", "model": "m"}]})
+
+
+def read(folder: Path, entries: Sequence[Entry], text: str = FILE) -> Loaded:
+    file = folder / "causerie.toml"
+
+    def with_entries(entries: Sequence[Entry], text: str | None) -> Loaded:
+        return load(file=file, text=text, environ={}, entries=entries)
+
+    return merged(with_entries, entries, text)
+
+
+def test_entries_are_a_part_of_the_settings(tmp_path: Path) -> None:
+    known = Entry("providers", "mine", {"known": "openai"})
+    found = read(tmp_path, [NORTH, CHAT, known])
+    assert found.left_out == {}
+    settings = found.settings
+    assert [one.name for one in settings.providers] == ["filed", "north", "mine"]
+    assert settings.providers[2].base_url == "https://api.openai.com/v1"
+    assert [one.id for one in settings.aliases] == ["chat"]
+    assert [door.name for door in settings.doors] == ["endpoint", "gateway"]
+    assert default_address(settings).door.name == "endpoint", "what clients ask stays"
+    assert [one.id for one in settings.models] == ["own"]
+    assert found.where(("providers", 1, "base_url")) == 'the entry of provider "north"'
+    assert found.where(("providers", 0, "name")).endswith("causerie.toml:6")
+
+
+def test_models_of_a_file_that_sets_none_stay(tmp_path: Path) -> None:
+    found = read(tmp_path, [NORTH, CHAT], "[server]\nport = 9\n")
+    assert found.settings.models == load(text="", environ={}).settings.models
+    assert len(found.settings.aliases) == 1
+
+
+HERE = "http://x.example/v1"
+WRONG: list[tuple[Section, str, dict[str, object], str]] = [
+    ("providers", "filed", {"base_url": HERE}, "causerie.toml:5, which"),
+    ("providers", "x", {"base_url": "nowhere"}, "base_url: is"),
+    ("providers", "x", {"base_url": HERE, "colour": 1}, "colour: "),
+    ("providers", "x", {"base_url": HERE, "dialect": "latin"}, "dialect: "),
+    ("providers", "x", {"known": "openai", "key": {"env": "HOME"}}, "key: only the file"),
+    ("providers", "x", {"known": "openai", "proxy": {"env": "P"}}, "proxy: only the file"),
+    ("providers", "x", {"known": "openai", "tls": {"ca_file": "/x"}}, "tls.ca_file: only"),
+    ("aliases", "own", {"targets": [{"provider": "filed", "model": "m"}]}, "is taken by"),
+    ("aliases", "x", {"targets": [{"provider": "gone", "model": "m"}]}, "no provider is"),
+    ("aliases", "x", {}, "targets: "),
+    ("providers", "own", {"base_url": HERE}, 'of provider "own"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [(Entry(section, name, body), words) for section, name, body, words in WRONG],
+)
+def test_an_entry_that_does_not_hold_is_left_out_with_its_reason(
+    tmp_path: Path, entry: Entry, words: str
+) -> None:
+    text = FILE + '[[models]]\nid = "own/model"\nengine = "fake"\n'
+    found = read(tmp_path, [NORTH, entry, CHAT], text)
+    assert list(found.left_out) == [entry.key]
+    assert words in "; ".join(found.left_out[entry.key])
+    assert [one.name for one in found.settings.providers] == ["filed", "north"]
+    assert [one.id for one in found.settings.aliases] == ["chat"]
+
+
+def test_what_stands_on_a_broken_entry_is_left_out_too(tmp_path: Path) -> None:
+    broken = Entry("providers", "north", {"base_url": "nowhere"})
+    found = read(tmp_path, [broken, CHAT])
+    assert set(found.left_out) == {broken.key, CHAT.key}
+    assert found.settings == load(text=FILE, file=tmp_path / "causerie.toml", environ={}).settings
+
+
+def test_a_provider_that_is_switched_off_is_no_target(tmp_path: Path) -> None:
+    off = Entry("providers", "north", NORTH.body, enabled=False)
+    both = Entry("aliases", "both", {"targets": [*CHAT.body["targets"], {"model": "own"}]})
+    found = read(tmp_path, [off, CHAT, both])
+    assert list(found.left_out) == [CHAT.key]
+    [alias] = found.settings.aliases
+    assert [target.model for target in alias.targets] == ["own"]
+
+
+def test_a_file_that_does_not_hold_alone_is_not_mended_by_entries(tmp_path: Path) -> None:
+    text = FILE + '[[aliases]]\nid = "a"\ntargets = [{ provider = "north", model = "m" }]\n'
+    with pytest.raises(SettingsError, match='no provider is named "north"'):
+        read(tmp_path, [NORTH], text)
