@@ -14,7 +14,6 @@ from causerie.engines.base import (
     ModelFacts,
     Output,
     PromptTooLong,
-    Stopped,
     TextRequest,
     Token,
 )
@@ -146,14 +145,16 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
             return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
-        ebnf = one_of(texts, ends=admitted.ends)
-        async with client.complete(request, spelling, ebnf) as outputs, aclosing(outputs):
-            async for output in outputs:
-                if isinstance(output, Token):
-                    return _meant(output, set(ids).union(vocabulary.end), vocabulary, texts)
-                if isinstance(output, Stopped):
-                    break
-        raise EngineFailed("the engine drew no token")
+        while True:
+            ebnf = one_of(texts, ends=admitted.ends)
+            drawn = await _first(client.complete(request, spelling, ebnf))
+            meant = _meant(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
+            if meant is not None:
+                return meant
+            # It does not keep to its grammar: to a smaller one, rather than not at all.
+            texts = dict(list(texts.items())[: len(texts) // 2])
+            if not texts:
+                raise EngineFailed("the engine did not keep to its grammar")
 
     def _spelled(self, words: IndexedVocabulary, request: TextRequest) -> Spelling:
         ends = frozenset(words.vocabulary.end)
@@ -178,14 +179,26 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         )
 
 
+async def _first(
+    run: AbstractAsyncContextManager[AsyncGenerator[Output, None]],
+) -> Token:
+    async with run as outputs, aclosing(outputs):
+        async for output in outputs:
+            if isinstance(output, Token):
+                return output
+    raise EngineFailed("the engine drew no token")
+
+
 def _meant(
     drawn: Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
-) -> Token:
+) -> Token | None:
     """Return the token, or the first admitted one that it only begins: the grammar takes both."""
     if drawn.id in admitted:
         return drawn
     begun = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
-    meant = next((id for text, id in texts.items() if text.startswith(begun)), drawn.id)
+    meant = next((id for text, id in texts.items() if text.startswith(begun)), None)
+    if meant is None:
+        return None
     return structs.replace(drawn, id=meant, raw=vocabulary.tokens[meant] if drawn.raw else b"")
 
 
