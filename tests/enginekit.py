@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from causerie.engines.base import ModelFacts, Output, Started, Stopped, TextRequest, Token
 from causerie.engines.fleet import ManagedEngine
 
@@ -47,6 +49,13 @@ class Subject:
 
     engine: ManagedEngine
     facts: ModelFacts
+    lacks: frozenset[str] = frozenset()
+    """Parameters that it cannot honour, and `cached_tokens` where it does not tell them."""
+
+    def needs(self, ability: str) -> None:
+        """Skip the test where the engine lacks the ability."""
+        if ability in self.lacks:
+            pytest.skip(f"this engine has no {ability}, and says so")
 
     async def prompt(self, text: str) -> list[int]:
         """A user's message, in the form that both models know."""

@@ -54,7 +54,7 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
     [
         (["--id", "x"], 2, "--id names the model of REF, and there is no REF"),
         (["--engine", "vllm"], 2, "--engine is that of REF, and there is no REF"),
-        (["./m", "--engine", "vllm", "--threads", "2"], 2, "--threads is for the engine llamacpp"),
+        (["./m", "--engine", "vllm", "--threads", "2"], 2, "--threads is not for the engine vllm"),
         (["./m", "--engine", "vllm", "--context", "0"], 3, "models[0].vllm.context: is 0; it"),
         (["hf:o/r:Q4", "--engine", "vllm"], 3, "a GGUF file; vLLM takes `hf:ORG/REPO`"),
         (["./m", "--engine", "vllm"], 4, "does not exist; name a model folder"),

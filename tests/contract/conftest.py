@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.openvino.engine import OpenVinoEngine
+from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import VllmOptions
+from causerie.protocol.parameters import refused_by
 
 
 @pytest_asyncio.fixture(
@@ -23,6 +27,7 @@ from causerie.engines.vllm.options import VllmOptions
     params=[
         "fake",
         pytest.param("llamacpp", marks=pytest.mark.engine),
+        pytest.param("openvino", marks=pytest.mark.engine),
         pytest.param("vllm", marks=pytest.mark.engine),
     ],
 )
@@ -31,6 +36,11 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     engine: ManagedEngine
     if request.param == "fake":
         engine = FakeEngine("a", context_length=CONTEXT, slots=SLOTS)
+    elif request.param == "openvino":
+        if find_spec("openvino_genai") is None:
+            pytest.skip("needs OpenVINO GenAI; `make openvino` installs it")
+        file: Path = request.getfixturevalue("gguf")
+        engine = OpenVinoEngine("a", file, OpenVinoOptions(CONTEXT, SLOTS, THREADS), 4 << 30)
     elif request.param == "vllm":
         vllm: Vllm = request.getfixturevalue("vllm")
         engine = VllmEngine(
@@ -42,6 +52,9 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
-        yield Subject(engine, await engine.facts())
+        lacks = refused_by(request.param)
+        if request.param == "openvino":
+            lacks |= {"cached_tokens"}
+        yield Subject(engine, await engine.facts(), lacks)
     finally:
         await engine.stop()

@@ -220,6 +220,8 @@ async def test_no_logprobs_unless_asked_for(subject: Subject) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 async def test_logprobs_and_alternatives(subject: Subject, count: int) -> None:
+    if count:
+        subject.needs("top_logprobs")
     prompt = await subject.prompt("Tell me a story.")
     run = await subject.run(TextRequest(prompt, 5, GREEDY, logprobs=count))
     for token in run.tokens:
@@ -241,6 +243,7 @@ async def test_a_seed_repeats(subject: Subject) -> None:
 
 
 async def test_a_bias_forces_a_token(subject: Subject) -> None:
+    subject.needs("logit_bias")
     (id,) = await subject.engine.tokenize(["a"], special=False)
     prompt = await subject.prompt("Hi")
     bias = SamplingParams(temperature=0.0, logit_bias={id: 100.0})
@@ -249,6 +252,7 @@ async def test_a_bias_forces_a_token(subject: Subject) -> None:
 
 
 async def test_a_bias_bans_the_end(subject: Subject) -> None:
+    subject.needs("logit_bias")
     prompt = await subject.prompt("What is 2+2? Answer with one word.")
     bias = SamplingParams(
         temperature=0.0, logit_bias=dict.fromkeys(subject.facts.end_tokens, -100.0)
@@ -258,6 +262,7 @@ async def test_a_bias_bans_the_end(subject: Subject) -> None:
 
 
 async def test_what_is_in_the_cache_is_counted(subject: Subject) -> None:
+    subject.needs("cached_tokens")
     asked = await subject.prompt("A question that nobody has asked before: why is the sky blue?")
     prompt = asked * (200 // len(asked) + 1)  # some engines keep whole blocks of 128 only
     request = TextRequest(prompt, 2, GREEDY)

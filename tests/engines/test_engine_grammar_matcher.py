@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from causerie.engines.base import Output, Stopped, TextRequest, Token
-from causerie.engines.grammar_matcher import GrammarMatcher, Guided, Spelling, words
+from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.weights.vocabulary import read_vocabulary
 
 
@@ -23,7 +23,7 @@ async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> No
     async def run(request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
         yield outputs()
 
-    async def draw(request: TextRequest) -> Token:
+    async def draw(request: TextRequest, admitted: Admitted) -> Token:
         raise AssertionError("nothing is left to be drawn")
 
     tokens = words(vocabulary, lambda text: [letter])

@@ -246,7 +246,8 @@ class TestOpenDoors:
         ('[[models]]\nid = "a"\nref = "x"\nengine = "lamacpp"\n',
          ':4: models[0].engine: is "lamacpp", and there is no such engine; did you mean `llamacp'),
         ('[[models]]\nid = "a"\nref = "x"\nengine = "zz"\n',
-         ':4: models[0].engine: is "zz", and there is no such engine; known: fake, llamacpp, vllm'),
+         ':4: models[0].engine: is "zz", and there is no such engine; '
+         "known: fake, llamacpp, openvino, vllm"),
         ('[[models]]\nid = "a"\nengine = "vllm"\n',
          ":1: models[0].ref: is missing; name weights, like `hf:Qwen/Qwen3-8B`"),
         ('[[models]]\nid = "a"\nref = "hf:o/r:Q4_0"\nengine = "vllm"\n',

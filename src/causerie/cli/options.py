@@ -28,9 +28,10 @@ Set = Annotated[
 
 
 Engine = Annotated[
-    Literal["llamacpp", "vllm"] | None,
+    Literal["llamacpp", "openvino", "vllm"] | None,
     typer.Option(
-        "--engine", help="llamacpp loads a GGUF file, vllm a model folder. [default: llamacpp]"
+        "--engine",
+        help="llamacpp and openvino load a GGUF file, vllm a model folder. [default: llamacpp]",
     ),
 ]
 

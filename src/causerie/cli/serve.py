@@ -22,7 +22,7 @@ from causerie.composition.app import run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
-from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError, Vllm
+from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
 from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
 
@@ -196,13 +196,12 @@ def with_options(
     given = {name: value for name, value in options.items() if value is not None}
 
     def with_given(model: ModelSettings) -> ModelSettings:
-        if model.engine != "vllm":
-            changed = msgspec.structs.replace(model.llamacpp, **given)
-            return msgspec.structs.replace(model, llamacpp=changed)
-        if missing := sorted(given.keys() - set(Vllm.__struct_fields__)):
+        name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
+        options = getattr(model, name)
+        if missing := sorted(given.keys() - set(options.__struct_fields__)):
             flag = missing[0].replace("_", "-")
-            raise CommandFailed(f"--{flag} is for the engine llamacpp", ExitCode.USAGE)
-        return msgspec.structs.replace(model, vllm=msgspec.structs.replace(model.vllm, **given))
+            raise CommandFailed(f"--{flag} is not for the engine {name}", ExitCode.USAGE)
+        return msgspec.structs.replace(model, **{name: msgspec.structs.replace(options, **given)})
 
     return tuple(with_given(model) for model in models)
 

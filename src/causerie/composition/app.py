@@ -33,7 +33,9 @@ from causerie.engines import (
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
+from causerie.engines.openvino.engine import OpenVinoEngine
+from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.registry import engine_factory
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
@@ -222,6 +224,8 @@ class _Makers:
         async def make() -> ManagedEngine:
             if model.engine == "llamacpp":
                 return await self._llamacpp(model)
+            if model.engine == "openvino":
+                return await self._openvino(model)
             if model.engine == "vllm":
                 return await self._vllm(model)
             try:
@@ -251,7 +255,7 @@ class _Makers:
         if vllm.addresses:  # a pool stays the same whoever is in it
             vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
         return (
-            model.engine, model.ref, model.llamacpp, vllm, model.options,
+            model.engine, model.ref, model.llamacpp, model.openvino, vllm, model.options,
             self._settings.weights, engines.load_seconds, self._secrets(model),
         )  # fmt: skip
 
@@ -273,6 +277,18 @@ class _Makers:
             model.id,
             weights.path,
             _llamacpp_options(model.llamacpp),
+            ref=model.ref or "",
+            load_seconds=self._settings.engines.load_seconds,
+        )
+
+    async def _openvino(self, model: ModelSettings) -> ManagedEngine:
+        weights = await self._weights(model)
+        return await asyncio.to_thread(
+            OpenVinoEngine,
+            model.id,
+            weights.path,
+            OpenVinoOptions(**structs.asdict(model.openvino)),
+            available_memory(),
             ref=model.ref or "",
             load_seconds=self._settings.engines.load_seconds,
         )

@@ -15,7 +15,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -34,7 +34,7 @@ from causerie.engines.base import (
 from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
 Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output, None]]]
-Sample = Callable[[TextRequest], Awaitable[Token]]
+Sample = Callable[[TextRequest, "Admitted"], Awaitable[Token]]
 
 _RUN = re.compile("1+")
 _RESUMED = 3  # tokens at most that begin a character and do not end it
@@ -62,6 +62,29 @@ class _Words:
 def words(vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> LLTokenizer:
     """Return the vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
     return LLTokenizer(TokenizerWrapper(_Words(vocabulary, tokenize)))
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Tokens that a grammar admits next: ``spans`` of ids, first and last, without the end.
+
+    ``ends``: the text may end.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    ends: bool
+
+    def ids(self) -> Iterator[int]:
+        """Yield the ids, from the least."""
+        for first, last in self.spans:
+            yield from range(first, last + 1)
+
+    def grammar(self) -> str:
+        """Return an llguidance grammar of these tokens, and of the end where that is admitted."""
+        spans = [f"{first}-{last}" for first, last in self.spans]
+        options = [f"<[{','.join(spans)}]>"] if spans else []
+        options += ['""'] if self.ends else []
+        return "%llguidance {}\nstart: " + " | ".join(options)
 
 
 class GrammarMatcher:
@@ -96,14 +119,11 @@ class GrammarMatcher:
         """Return whether a token ends a text."""
         return token in self._end
 
-    def one_token(self) -> str:
-        """Return a grammar of the tokens that are admitted next, and of the end where that is."""
+    def admitted(self) -> Admitted:
+        """Return the tokens that are admitted next."""
         mask = self._matcher.compute_bitmask()
-        ends = any(_holds(mask, id) for id in self._end)
-        spans = [f"{first}-{last}" for first, last in _spans(mask, self._end)]
-        options = [f"<[{','.join(spans)}]>"] if spans else []
-        options += ['""'] if ends or not spans else []
-        return "%llguidance {}\nstart: " + " | ".join(options)
+        spans = tuple(_spans(mask, self._end))
+        return Admitted(spans, not spans or any(_holds(mask, id) for id in self._end))
 
 
 class Spelling:
@@ -163,7 +183,7 @@ class Spelling:
 class Guided:
     """One generation under a grammar that has accepted a part.
 
-    ``run`` is a generation of the engine's, ``sample`` gives one token of one.
+    ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
     """
 
     def __init__(
@@ -221,8 +241,8 @@ class Guided:
 
     async def _drawn(self) -> Token:
         """Draw one token from those that are admitted."""
-        grammar = await asyncio.to_thread(self._guide.one_token)
-        token = await self._sample(replace(self._rest(), grammar=grammar))
+        admitted = await asyncio.to_thread(self._guide.admitted)
+        token = await self._sample(self._rest(), admitted)
         if not await asyncio.to_thread(self._guide.takes, token.id):
             raise EngineFailed("the engine did not keep to its grammar")
         if self._guide.is_end(token.id):

@@ -90,6 +90,12 @@ class EngineProcess:
         with suppress(ConnectionError):
             await self._process.stdin.drain()
 
+    def post(self, line: bytes) -> None:
+        """Write to its input without waiting until it is taken."""
+        assert self._process.stdin is not None
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(line)
+
     async def ended(self) -> str:
         """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()

@@ -30,7 +30,7 @@ class EngineFactory(Protocol):
 
 def engine_names() -> list[str]:
     """Return the engines that a model can have here, those of other packages too."""
-    return sorted({"llamacpp", "vllm", "fake", *entry_points(group=GROUP).names})
+    return sorted({"llamacpp", "openvino", "vllm", "fake", *entry_points(group=GROUP).names})
 
 
 def engine_factory(name: str) -> EngineFactory:

@@ -24,7 +24,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.files import Files
-from causerie.engines.grammar_matcher import GrammarMatcher, Guided, Spelling, words
+from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.process import C, EngineClient
 from causerie.engines.supervisor import Supervisor
 from causerie.engines.vocabulary import IndexedVocabulary
@@ -58,6 +58,9 @@ class SupervisedEngine(ABC, Generic[C]):
     A subclass says how the server is started or found, what is read from the model's
     ``files``, and how one generation goes.
     """
+
+    keeps_grammars = True
+    """Whether the server itself follows a grammar from its beginning."""
 
     def __init__(self, model: str, files: Files, load_seconds: float) -> None:
         self._model = model
@@ -107,8 +110,10 @@ class SupervisedEngine(ABC, Generic[C]):
         """Yield one generation that begins with the grammar's beginning."""
 
     @abstractmethod
-    async def _sample(self, client: C, words: IndexedVocabulary, request: TextRequest) -> Token:
-        """Return one token, also where it ends in the middle of a character."""
+    async def _sample(
+        self, client: C, words: IndexedVocabulary, request: TextRequest, admitted: Admitted
+    ) -> Token:
+        """Draw one of the tokens, also where it ends in the middle of a character."""
 
     @property
     def pid(self) -> int | None:
@@ -168,7 +173,8 @@ class SupervisedEngine(ABC, Generic[C]):
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         known = await self._words()
-        goes_on = request.accepted or request.resumed
+        held = request.grammar is not None and not self.keeps_grammars
+        goes_on = held or request.accepted or request.resumed
         made = (
             self._guided(client, known, request) if goes_on else self._run(client, known, request)
         )

@@ -128,7 +128,12 @@ class SamplingParams(SamplingDefaults, frozen=True, gc=False):
     logit_bias: Annotated[
         Mapping[int, Annotated[float, Meta(ge=-100, le=100)]],
         Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
-        Facts(origin="openai", neutral=({},), takes="token ids to numbers from -100 to 100"),
+        Facts(
+            origin="openai",
+            neutral=({},),
+            engines={"openvino": None},
+            takes="token ids to numbers from -100 to 100",
+        ),
     ] = {}
 
 
@@ -143,7 +148,7 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0, le=20)] | None,
         Meta(description="Needs `logprobs: true`."),
-        Facts(origin="openai"),
+        Facts(origin="openai", engines={"openvino": None}),
     ] = None
     n: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None,
@@ -394,5 +399,5 @@ def asks_for_nothing(name: str, value: object) -> bool:
 def refused_by(engine: str) -> frozenset[str]:
     """Return the parameters that an engine of our own cannot honour."""
     return frozenset(
-        each.name for each in SAMPLING if each.facts.engines.get(engine, each.name) is None
+        name for name, each in PARAMETERS.items() if each.facts.engines.get(engine, name) is None
     )

@@ -8,7 +8,7 @@ their meaning.
 from __future__ import annotations
 
 from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.engine import LlamaCpp, Vllm
+from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import LimitSettings
 from causerie.settings.load import Loaded, load
@@ -51,6 +51,7 @@ __all__ = [
     "Loaded",
     "LoggingSettings",
     "ModelSettings",
+    "OpenVino",
     "PriceSettings",
     "Problem",
     "ProviderModelSettings",

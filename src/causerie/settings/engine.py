@@ -62,6 +62,19 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
         return byte_count(self.prompt_cache) if self.prompt_cache is not None else None
 
 
+class OpenVino(Struct, frozen=True, kw_only=True):
+    """Options of OpenVINO GenAI. Unset values are chosen for the machine."""
+
+    context: Annotated[
+        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+    ] = None
+    parallel: Annotated[
+        Annotated[int, Meta(ge=1, le=256)] | None,
+        Meta(description="Requests at the same time. Unset: 16."),
+    ] = None
+    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+
+
 class Vllm(Struct, frozen=True, kw_only=True):
     """Options of vLLM, which is installed apart, or which others run.
 

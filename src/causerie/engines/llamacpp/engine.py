@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.files import Files
+from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.options import (
@@ -136,9 +138,13 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return client.complete(request, self._partial, self._pulse)
 
     async def _sample(
-        self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
+        self,
+        client: LlamaCppClient,
+        words: IndexedVocabulary,
+        request: TextRequest,
+        admitted: Admitted,
     ) -> Token:
-        return await client.sample(request)
+        return await client.sample(replace(request, grammar=admitted.grammar()))
 
     def _said(self, words: IndexedVocabulary, control: dict[str, int]) -> ModelFacts:
         header, vocabulary = self._header, words.vocabulary

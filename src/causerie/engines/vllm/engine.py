@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.grammar_matcher import Admitted, Spelling
 from causerie.engines.reading import Readings
 from causerie.engines.recommended_sampling import of_folder
 from causerie.engines.supervised import Served, SupervisedEngine
@@ -138,9 +139,14 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return client.complete(request, ends, spelling, self._pulse)
 
     async def _sample(
-        self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
+        self,
+        client: VllmClient,
+        words: IndexedVocabulary,
+        request: TextRequest,
+        admitted: Admitted,
     ) -> Token:
-        async with self._run(client, words, request) as outputs, aclosing(outputs):
+        one = replace(request, grammar=admitted.grammar())
+        async with self._run(client, words, one) as outputs, aclosing(outputs):
             async for output in outputs:
                 if isinstance(output, Token):
                     return output

@@ -1,0 +1,173 @@
+"""The child process: runs OpenVINO GenAI's continuous batching for its parent until told to go.
+
+Reads lines of JSON from standard input and answers with lines of JSON on standard output. The
+first line is the :class:`~causerie.engines.openvino.options.Launch`, answered by
+``{"ready": true, ...}`` once the model is loaded. Each further line is an order with an ``id``:
+
+- ``generate``: token ids; answered by lines with ``ids``, of which the last has an ``end``.
+- ``cancel``: ends the generation of that id; there is no answer.
+- ``encode``: texts; answered by the token ids of each.
+- ``ping``: answered between two steps.
+
+When standard input ends, the parent is gone or has enough, and so are we. All calls of the
+pipeline are made by one thread; it holds the interpreter's lock while it computes a step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from queue import SimpleQueue
+from typing import Any, TextIO
+
+import numpy
+import openvino
+import openvino_genai
+
+_PR_SET_PDEATHSIG = 1
+_MOST_TOKENS = 2**31 - 1
+_ENDS = {
+    openvino_genai.GenerationFinishReason.STOP: "stop",
+    openvino_genai.GenerationFinishReason.LENGTH: "length",
+}
+
+Order = dict[str, Any]
+
+
+def main() -> None:
+    """Serve until the parent ends."""
+    _die_with_parent()
+    # They reach whole groups of processes, and the parent may want to finish running answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    out = _own_output()
+    launch = json.loads(sys.stdin.readline())
+    orders: SimpleQueue[Order] = SimpleQueue()
+    threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
+    try:
+        pipeline = _pipeline(launch)
+    except RuntimeError as error:
+        sys.exit(f"RuntimeError: {error}")
+    _say(out, {"ready": True, "version": openvino_genai.get_version()})
+    Batch(pipeline, launch["end"], out).serve(orders)
+
+
+class Batch:
+    """All generations that run; ``end`` are the tokens that end a text."""
+
+    def __init__(self, pipeline: Any, end: list[int], out: TextIO) -> None:
+        self._pipeline = pipeline
+        self._end = set(end)
+        self._out = out
+        self._tokenizer = pipeline.get_tokenizer()
+        self._running: dict[int, Any] = {}
+
+    def serve(self, orders: SimpleQueue[Order]) -> None:
+        """Obey orders between steps; wait for one where nothing runs."""
+        while True:
+            while not orders.empty() or not self._running:
+                self._obey(orders.get())
+            self._pipeline.step()
+            for id, handle in list(self._running.items()):
+                self._tell(id, handle)
+
+    def _obey(self, order: Order) -> None:
+        id = order["id"]
+        if "generate" in order:
+            tokens = openvino.Tensor(numpy.array([order["generate"]], dtype=numpy.int64))
+            config = _config(order, self._end)
+            self._running[id] = self._pipeline.add_request(id, tokens, config)
+        elif "cancel" in order:
+            if (handle := self._running.pop(id, None)) is not None:
+                handle.cancel()
+        elif "encode" in order:
+            _say(self._out, {"id": id, "encoded": [self._encoded(one) for one in order["encode"]]})
+        else:
+            _say(self._out, {"id": id})
+
+    def _encoded(self, text: str) -> list[int]:
+        read = self._tokenizer.encode(text, add_special_tokens=False, max_length=_MOST_TOKENS)
+        return [int(one) for one in read.input_ids.data.reshape(-1)]
+
+    def _tell(self, id: int, handle: Any) -> None:
+        ids: list[int] = []
+        logprobs: list[float] = []
+        end = None
+        while handle.can_read():
+            for output in handle.read().values():
+                ids += output.generated_ids
+                logprobs += output.generated_log_probs
+                end = _ENDS.get(output.finish_reason, end)
+        dropped = handle.get_status() == openvino_genai.GenerationStatus.IGNORED
+        if end is None and dropped:
+            end = "ignored"  # it finds no room for it in its cache
+        if ids or end:
+            _say(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
+        if end:
+            del self._running[id]
+
+
+def _pipeline(launch: dict[str, Any]) -> Any:
+    scheduler = openvino_genai.SchedulerConfig()
+    scheduler.cache_size = 0  # by blocks
+    scheduler.num_kv_blocks = launch["blocks"]
+    scheduler.max_num_seqs = launch["parallel"]
+    scheduler.enable_prefix_caching = True
+    scheduler.dynamic_split_fuse = True  # a long prompt goes in parts between others' tokens
+    properties = {} if launch["threads"] is None else {"INFERENCE_NUM_THREADS": launch["threads"]}
+    return openvino_genai.ContinuousBatchingPipeline(
+        launch["weights"], scheduler, "CPU", properties
+    )
+
+
+def _config(order: Order, end: set[int]) -> Any:
+    config = openvino_genai.GenerationConfig()
+    config.apply_chat_template = False
+    config.max_new_tokens = order["max_tokens"]
+    config.logprobs = 1  # more than that of the drawn token it does not tell
+    # As long as fewer are made it forbids all that would end the text.
+    config.min_new_tokens = order["max_tokens"] if order["ignore_eos"] else 0
+    config.stop_token_ids = end
+    config.do_sample = order["fields"].get("temperature", 1.0) > 0
+    for name, value in order["fields"].items():
+        if config.do_sample or name != "temperature":
+            setattr(config, name, value)
+    if order["ebnf"] is not None:
+        config.structured_output_config = openvino_genai.StructuredOutputConfig(
+            grammar=order["ebnf"]
+        )
+    return config
+
+
+def _own_output() -> TextIO:
+    """Return standard output for us alone: what native code prints there goes to our log."""
+    own = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return os.fdopen(own, "w", encoding="utf-8")
+
+
+def _die_with_parent() -> None:
+    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _read_orders(orders: SimpleQueue[Order]) -> None:
+    while line := sys.stdin.readline():
+        orders.put(json.loads(line))
+    os._exit(0)  # native threads hold no state worth a farewell
+
+
+def _say(out: TextIO, fact: dict[str, object]) -> None:
+    out.write(json.dumps(fact) + "\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    main()

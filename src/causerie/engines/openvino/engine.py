@@ -1,0 +1,232 @@
+"""OpenVINO GenAI as a text engine of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
+
+from msgspec import structs
+
+from causerie.engines.base import (
+    EngineFailed,
+    ModelFacts,
+    Output,
+    PromptTooLong,
+    TextRequest,
+    Token,
+)
+from causerie.engines.files import Files
+from causerie.engines.grammar_matcher import Admitted, Spelling
+from causerie.engines.openvino.client import OpenVinoClient
+from causerie.engines.openvino.ebnf import one_of, sayable
+from causerie.engines.openvino.options import ARCHITECTURES, OpenVinoOptions, for_machine
+from causerie.engines.openvino.process import OpenVinoChild, spawn
+from causerie.engines.reading import Readings
+from causerie.engines.recommended_sampling import of_gguf
+from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.vocabulary import IndexedVocabulary, characters
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.gguf import parts, read_header
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
+
+
+class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
+    """One GGUF file, run by OpenVINO GenAI on the CPU.
+
+    It follows no grammar of ours: every generation under one goes on here, token by token.
+    ``memory`` is what the machine has, in bytes. ``ref`` says where the weights are from, which
+    may name the model's family. Making one reads the file's header; raises
+    :class:`EngineFailed` where it is no model, or none that OpenVINO GenAI reads.
+    """
+
+    keeps_grammars = False
+
+    def __init__(
+        self,
+        model: str,
+        weights: Path,
+        options: OpenVinoOptions,
+        memory: int,
+        *,
+        ref: str = "",
+        load_seconds: float = 600.0,
+    ) -> None:
+        super().__init__(model, Files(parts(weights)), load_seconds)
+        try:
+            self._header = read_header(weights)
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        if self._header.architecture not in ARCHITECTURES:
+            known = ", ".join(ARCHITECTURES)
+            raise EngineFailed(
+                f"OpenVINO GenAI reads no GGUF file of {self._header.architecture}, only {known}; "
+                'use `engine = "llamacpp"`'
+            )
+        self._launch = for_machine(weights, options, self._header, memory)
+        self._ref = ref
+        self._facts: ModelFacts | None = None
+        self._control: re.Pattern[str]  # read with the words
+        self._readings = Readings()
+
+    @property
+    def slots(self) -> int:
+        """Return the number of concurrent requests."""
+        return self._launch.parallel
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the estimated memory, in bytes."""
+        return self._launch.memory
+
+    @property
+    def context(self) -> int:
+        """Return the maximum tokens of one request, prompt and output together."""
+        return self._launch.context
+
+    async def facts(self) -> ModelFacts:
+        """Return the facts from the file's header and vocabulary."""
+        client = self._client()
+        if self._facts is None:
+            self._facts = self._said(await self._words(), client.version)
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Return the token ids; no beginning-of-text token is added.
+
+        Control tokens are found here: the engine reads each wherever it is written. Raises
+        :class:`PromptTooLong` where they cannot fit: it cuts a text that is too long.
+        """
+        client = self._client()
+        known = await self._words()
+        least = known.least(pieces)
+        if least > self.context:
+            raise PromptTooLong(least, self.context)
+        parts = list(_parts(pieces, self._control, known.vocabulary.control(), special=special))
+        texts = [part for part in parts if isinstance(part, str)]
+        if not texts:
+            return [part for part in parts if isinstance(part, int)]
+        read = iter(await self._readings.of(characters(texts), lambda: client.encode(texts)))
+        found: list[int] = []
+        for part in parts:
+            ids = [part] if isinstance(part, int) else next(read)
+            if len(ids) >= self.context:
+                raise PromptTooLong(len(ids), self.context)
+            found += ids
+        return found
+
+    async def _child(self) -> OpenVinoChild:
+        end = (await self._words()).vocabulary.end
+        return await spawn(self._launch, end, self._load_seconds, self._pulse)
+
+    def _read(self) -> IndexedVocabulary:
+        read = read_vocabulary(self._header.path)
+        texts = sorted(read.control(), key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
+        return IndexedVocabulary.of(read)
+
+    def _run(
+        self, client: OpenVinoClient, words: IndexedVocabulary, request: TextRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        return client.complete(request, self._spelled(words, request))
+
+    async def _sample(
+        self,
+        client: OpenVinoClient,
+        words: IndexedVocabulary,
+        request: TextRequest,
+        admitted: Admitted,
+    ) -> Token:
+        vocabulary = words.vocabulary
+        ids = list(admitted.ids())
+        spelling = self._spelled(words, request)
+        texts = sayable(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        if not texts and not admitted.ends:
+            # The only one, or control tokens and parts of characters: no choice, or none to tell.
+            certain = None if request.logprobs is None else 0.0
+            return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
+        while True:
+            ebnf = one_of(texts, ends=admitted.ends)
+            drawn = await _first(client.complete(request, spelling, ebnf))
+            meant = _meant(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
+            if meant is not None:
+                return meant
+            # It does not keep to its grammar: to a smaller one, rather than not at all.
+            texts = dict(list(texts.items())[: len(texts) // 2])
+            if not texts:
+                raise EngineFailed("the engine did not keep to its grammar")
+
+    def _spelled(self, words: IndexedVocabulary, request: TextRequest) -> Spelling:
+        ends = frozenset(words.vocabulary.end)
+        return Spelling(words.vocabulary, ends, request.visible, request.prompt)
+
+    def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
+        header, vocabulary = self._header, words.vocabulary
+        mark = self._files.mark(header.file_size)
+        return ModelFacts(
+            template=header.chat_template,
+            context_length=self.context,
+            parallel=self.slots,
+            control_tokens=vocabulary.control(),
+            bos_token=words.text(vocabulary.bos),
+            eos_token=words.text(vocabulary.eos),
+            end_tokens=vocabulary.end,
+            fingerprint=f"openvino-{version}-{header.architecture}-{mark}",
+            vocabulary=str(header.path),
+            words=words.digest,
+            size=len(vocabulary.tokens),
+            sampling=of_gguf(header.sampling, (*header.names, self._ref, header.architecture)),
+        )
+
+
+async def _first(
+    run: AbstractAsyncContextManager[AsyncGenerator[Output, None]],
+) -> Token:
+    async with run as outputs, aclosing(outputs):
+        async for output in outputs:
+            if isinstance(output, Token):
+                return output
+    raise EngineFailed("the engine drew no token")
+
+
+def _meant(
+    drawn: Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
+) -> Token | None:
+    """Return the token, or the first admitted one that it only begins: the grammar takes both."""
+    if drawn.id in admitted:
+        return drawn
+    begun = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
+    meant = next((id for text, id in texts.items() if text.startswith(begun)), None)
+    if meant is None:
+        return None
+    return structs.replace(drawn, id=meant, raw=vocabulary.tokens[meant] if drawn.raw else b"")
+
+
+def _parts(
+    pieces: Sequence[str | int],
+    control: re.Pattern[str],
+    ids: dict[str, int],
+    *,
+    special: bool,
+) -> Iterator[str | int]:
+    """Yield ids and texts in which no control token is written.
+
+    Without ``special`` such a text is cut behind its first character, so that it is none.
+    """
+    for piece in pieces:
+        if isinstance(piece, int):
+            yield piece
+            continue
+        at = begin = 0
+        while (found := control.search(piece, at)) is not None:
+            if special:
+                if begin < found.start():
+                    yield piece[begin : found.start()]
+                yield ids[found.group()]
+                at = begin = found.end()
+            else:
+                yield piece[begin : found.start() + 1]
+                at = begin = found.start() + 1
+        if begin < len(piece):
+            yield piece[begin:]

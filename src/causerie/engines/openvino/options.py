@@ -1,0 +1,62 @@
+"""Options of OpenVINO GenAI, and what is chosen for this machine where they say nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
+from causerie.engines.weights.gguf import Header
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+"""Those whose GGUF files OpenVINO GenAI reads."""
+_DEFAULT_CONTEXT = 8_192
+_SLOTS = 16
+_BLOCK = 32  # tokens of a block of its cache on a CPU
+_KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVinoOptions:
+    """Configured options; ``None`` is chosen for the machine."""
+
+    context: int | None = None
+    """In tokens, for one request."""
+    parallel: int | None = None
+    """Number of concurrent requests."""
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything decided: what the child process is told (``memory`` in bytes)."""
+
+    weights: str
+    context: int
+    parallel: int
+    threads: int | None
+    blocks: int
+    """Blocks of the cache that all requests share."""
+    memory: int
+
+
+def for_machine(weights: Path, options: OpenVinoOptions, header: Header, memory: int) -> Launch:
+    """Return the options with everything chosen, on a machine with ``memory`` bytes.
+
+    Context: what the model was trained for, at most 8,192 tokens. Slots: 16; they share one cache,
+    which holds a whole context of each, but takes no more than a quarter of the memory that the
+    weights leave, and never less than one context.
+    """
+    trained = header.context_length or _DEFAULT_CONTEXT
+    context = min(options.context or _DEFAULT_CONTEXT, trained)
+    parallel = options.parallel or _SLOTS
+    room = max(memory - header.file_size, 0) // 4 // kv_bytes_per_token(header, _KV_TYPE)
+    cached = max(min(context * parallel, room), context)
+    return Launch(
+        weights=str(weights),
+        context=context,
+        parallel=parallel,
+        threads=options.threads,
+        blocks=-(-cached // _BLOCK) + parallel,  # each request begins a block of its own
+        memory=memory_bytes(header, cached, _KV_TYPE),
+    )
