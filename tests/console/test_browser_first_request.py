@@ -289,6 +289,7 @@ async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, pa
         key = await execution.new_key("Chat")
         await execution.ask(key, "Before.")
         await page.locator("nav").get_by_role("link", name="Project", exact=True).click()
+        await page.get_by_role("link", name="Logging", exact=True).click()
         await page.fill("[name=days]", "7")
         await page.click("text=Turn on")
         await expect(page.locator("#main")).to_contain_text("are kept for 7 days")
