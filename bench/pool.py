@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
 
-from causerie.engines.vllm.choice import Load, least_cost
+from causerie.engines.vllm.choice import MemberLoad, least_cost
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
 
 MEMBERS = 64
@@ -63,7 +63,7 @@ class Cache:
         return held
 
 
-class Server(Load):
+class Server(MemberLoad):
     """A member, which has read all that it was sent at ``free``."""
 
     def __init__(self, name: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from causerie.engines.vllm import prefix_index
-from causerie.engines.vllm.choice import Load, least_cost
+from causerie.engines.vllm.choice import MemberLoad, least_cost
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -106,8 +106,8 @@ LOADS = st.lists(
 )  # fmt: skip
 
 
-def members(loads: list[tuple[int, int]]) -> list[Load]:
-    made = [Load(str(at)) for at in range(len(loads))]
+def members(loads: list[tuple[int, int]]) -> list[MemberLoad]:
+    made = [MemberLoad(str(at)) for at in range(len(loads))]
     for member, (running, unread) in zip(made, loads, strict=True):
         member.running, member.unread = running, unread
     return made

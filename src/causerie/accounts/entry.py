@@ -43,7 +43,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntryDraft:
-    """What an entry is to be.
+    """Wanted state of an entry.
 
     Without a ``credential`` one that is kept stays; an empty one removes it.
     """

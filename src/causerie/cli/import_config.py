@@ -12,7 +12,7 @@ import yaml
 
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.key import digest_line
-from causerie.cli.litellm_config import Alias, Imported, Target, imported
+from causerie.cli.litellm_config import Alias, Imported, ImportedTarget, imported
 from causerie.cli.litellm_providers import Upstream
 from causerie.settings.environment import variables
 
@@ -133,7 +133,7 @@ def _alias(alias: Alias) -> Iterator[str]:
         yield f"price = {{ {', '.join(prices)} }}  # for a million tokens"
 
 
-def _target(alias: Alias, target: Target) -> Iterator[str]:
+def _target(alias: Alias, target: ImportedTarget) -> Iterator[str]:
     yield f"provider = {_text(target.provider)}"
     yield f"model = {_text(target.model)}"
     if target.priority:

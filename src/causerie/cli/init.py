@@ -16,8 +16,8 @@ from causerie.cli.names import library, ref_of
 from causerie.cli.serve import Context, context_of, id_of
 from causerie.cli.starter import (
     EVERY_MODEL,
-    OwnModel,
     RemoteModels,
+    StarterModel,
     gateway_file,
     model_file,
     team_file,
@@ -103,7 +103,7 @@ def _chosen_kind() -> Kind:
     return _ask("Kind", "model", _kind)
 
 
-def _own(name: str | None, context: str | int | None, asks: bool) -> OwnModel:
+def _own(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
         name = _ask("Model", _DEFAULT_MODEL, _model_name)
@@ -112,7 +112,7 @@ def _own(name: str | None, context: str | int | None, asks: bool) -> OwnModel:
         context = _ask("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"{known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return OwnModel(id_of(reference), ref_of(reference), facts, context or "auto")
+    return StarterModel(id_of(reference), ref_of(reference), facts, context or "auto")
 
 
 def _remote(provider: str | None, model: str | None, asks: bool) -> RemoteModels:

@@ -32,7 +32,7 @@ _CHAT = (None, "chat", "completion", "responses")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ImportedTarget:
     """One entry of ``model_list``."""
 
     provider: str
@@ -50,7 +50,7 @@ class Alias:
     """One ``model_name``."""
 
     id: str
-    targets: list[Target] = field(default_factory=list)
+    targets: list[ImportedTarget] = field(default_factory=list)
     price: dict[str, str] = field(default_factory=dict)
 
     def limit(self, name: str) -> int | None:
@@ -58,7 +58,7 @@ class Alias:
         own = [getattr(target, name) for target in self.targets if not target.fallback]
         return sum(own) if own and None not in own else None
 
-    def weight(self, target: Target) -> float | None:
+    def weight(self, target: ImportedTarget) -> float | None:
         """Return the share of a target: by what all targets of its priority have."""
         level = [one for one in self.targets if one.priority == target.priority]
         for name in ("weight", "rpm", "tpm"):
@@ -69,7 +69,7 @@ class Alias:
 
 @dataclass(slots=True)
 class Imported:
-    """What becomes of the file; ``notes`` are the places that have no counterpart."""
+    """Our configuration made of the file; ``notes`` are the places that have no counterpart."""
 
     providers: dict[str, Upstream] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
@@ -159,7 +159,7 @@ def _entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any]) -
 
 def _target(
     result: Imported, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
-) -> tuple[Target, dict[str, str]]:
+) -> tuple[ImportedTarget, dict[str, str]]:
     if info.get("mode") not in _CHAT:
         raise NotCarried(f"mode `{info['mode']}`: this service only does chat completions")
     found, model = upstream(params)
@@ -171,7 +171,7 @@ def _target(
         total=_number(params, "timeout", 86_400),
         first_token=_number(params, "stream_timeout", 86_400),
     )
-    target = Target(
+    target = ImportedTarget(
         _provider(result, found),
         model,
         priority=_whole(params, "order") or 0,
@@ -215,7 +215,7 @@ def _whole(params: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _same(one: Target, other: Target) -> bool:
+def _same(one: ImportedTarget, other: ImportedTarget) -> bool:
     return (one.provider, one.model) == (other.provider, other.model)
 
 
@@ -259,7 +259,7 @@ def _fallbacks(result: Imported, section: str, settings: Mapping[str, Any]) -> N
             _append(result.aliases[name], own[other])
 
 
-def _append(alias: Alias, targets: list[Target]) -> None:
+def _append(alias: Alias, targets: list[ImportedTarget]) -> None:
     after = max(target.priority for target in alias.targets) + 1
     for target in targets:
         if not any(_same(target, other) for other in alias.targets):

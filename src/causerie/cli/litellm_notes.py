@@ -1,4 +1,4 @@
-"""What LiteLLM's settings of whole sections are here: words for a person who moves over."""
+"""Words for a person who moves over: the counterparts of LiteLLM's settings of whole sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which provider an entry of LiteLLM's ``model_list`` asks, by its ``litellm_params``.
+"""The provider that an entry of LiteLLM's ``model_list`` asks, by its ``litellm_params``.
 
 LiteLLM names the provider by the beginning of ``model``, up to its first ``/``.
 """

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 import causerie
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command: its module in this package, what there is the command, and its summary.
 
     ``function`` names a function, or the Typer application of a group.
@@ -27,50 +27,56 @@ class Command(NamedTuple):
     summary: str
 
 
-COMMANDS: Mapping[str, Command] = {
-    "serve": Command("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
-    "run": Command("run", "run", "Chat with a model on this machine, or ask one question."),
-    "pull": Command("pull", "pull", "Fetch weights into the cache, and print where they are."),
-    "list": Command(
+COMMANDS: Mapping[str, CommandEntry] = {
+    "serve": CommandEntry("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
+    "run": CommandEntry("run", "run", "Chat with a model on this machine, or ask one question."),
+    "pull": CommandEntry("pull", "pull", "Fetch weights into the cache, and print where they are."),
+    "list": CommandEntry(
         "cached", "show_list", "List the weights in the cache: name, size, quantization, last use."
     ),
-    "show": Command("show", "show", "Show facts of a model, and how it would run on this machine."),
-    "ps": Command("services", "ps", "Show the running services of this user, and their models."),
-    "stop": Command(
+    "show": CommandEntry(
+        "show", "show", "Show facts of a model, and how it would run on this machine."
+    ),
+    "ps": CommandEntry(
+        "services", "ps", "Show the running services of this user, and their models."
+    ),
+    "stop": CommandEntry(
         "services", "stop", "Stop a running service, as Ctrl-C does: running answers may finish."
     ),
-    "rm": Command("remove", "remove", "Delete weights from the cache, after a question."),
-    "models": Command(
+    "rm": CommandEntry("remove", "remove", "Delete weights from the cache, after a question."),
+    "models": CommandEntry(
         "models", "models", "List the configured models, and the weights in the cache."
     ),
-    "init": Command("init", "init", "Write a first configuration, with comments."),
-    "check": Command(
+    "init": CommandEntry("init", "init", "Write a first configuration, with comments."),
+    "check": CommandEntry(
         "check",
         "check",
         "Check the configuration and show what is set, and where each value comes from.",
     ),
-    "import": Command(
+    "import": CommandEntry(
         "import_config",
         "import_config",
         "Turn the configuration of LiteLLM's proxy into a `causerie.toml`.",
     ),
-    "reload": Command("reload", "reload", "Tell a running service to read its configuration anew."),
-    "chat": Command("chat", "chat", "Chat in the terminal, or ask one question."),
-    "probe": Command(
+    "reload": CommandEntry(
+        "reload", "reload", "Tell a running service to read its configuration anew."
+    ),
+    "chat": CommandEntry("chat", "chat", "Chat in the terminal, or ask one question."),
+    "probe": CommandEntry(
         "probe", "probe", "Ask a provider small questions and show what it really does."
     ),
-    "bench": Command(
+    "bench": CommandEntry(
         "bench", "bench", "Measure how fast a provider answers, with so many replies at a time."
     ),
-    "key": Command(
+    "key": CommandEntry(
         "key", "key", "Make a new key, and the digest that goes into the configuration."
     ),
-    "migrate": Command(
+    "migrate": CommandEntry(
         "migrate", "migrate", "Bring the tables of the database to the version of this program."
     ),
-    "users": Command("users", "app", "Who has an account."),
-    "projects": Command("projects", "app", "What keys, members and usage belong to."),
-    "keys": Command("keys", "app", "Keys of projects, in the database."),
+    "users": CommandEntry("users", "app", "Who has an account."),
+    "projects": CommandEntry("projects", "app", "What keys, members and usage belong to."),
+    "keys": CommandEntry("keys", "app", "Keys of projects, in the database."),
 }
 _MARKUP: Final = "markdown"
 

@@ -20,7 +20,7 @@ _REFERENCE = (
 
 
 @dataclass(frozen=True, slots=True)
-class OwnModel:
+class StarterModel:
     """A model that runs on this machine; ``facts`` are for a comment."""
 
     id: str
@@ -55,7 +55,7 @@ class RemoteModels:
         return _PORT + 1 if own else _PORT
 
 
-def model_file(model: OwnModel) -> str:
+def model_file(model: StarterModel) -> str:
     """Return the configuration for a model on this machine."""
     facts = f"  # {model.facts}" if model.facts else ""
     return _text(

@@ -60,7 +60,7 @@ class Statics:
         await send_cached(exchange, file, headers, content_type=kind)
 
     def _located(self, found: re.Match[bytes]) -> bytes:
-        """Where a style finds a typeface; raises :class:`KeyError` for one that is not there."""
+        """Return the path of a typeface for a style; raise :class:`KeyError` if there is none."""
         return b"url(" + self._addresses[found[1].decode()].encode() + b")"
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:

@@ -42,7 +42,7 @@ class EntryView(Struct, frozen=True, kw_only=True):
 
 
 class EntryWish(Struct, frozen=True, kw_only=True):
-    """What an entry is to be. ``key``: unset keeps the one that is there, empty removes it."""
+    """Wanted state of an entry. ``key``: unset keeps the one that is there, empty removes it."""
 
     settings: dict[str, Any]
     key: str | None = None

@@ -25,7 +25,7 @@ class PaletteEntry:
 
 
 class PalettePages:
-    """What the palette finds; without scripts a page with a search field."""
+    """Results of the palette; without scripts a page with a search field."""
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view

@@ -64,7 +64,7 @@ class ProjectPages:
         )
 
     async def logging(self, context: RequestContext) -> None:
-        """Whether prompts and replies are kept, and for how long."""
+        """The form that turns the logging of prompts and replies on and off, with its days."""
         view = await context.project()
         days = view.project.recording_days or ""
         await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)

@@ -28,7 +28,7 @@ class OpenVinoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class OpenVinoLaunch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
@@ -40,7 +40,9 @@ class Launch:
     memory: int
 
 
-def for_machine(weights: Path, options: OpenVinoOptions, header: Header, memory: int) -> Launch:
+def for_machine(
+    weights: Path, options: OpenVinoOptions, header: Header, memory: int
+) -> OpenVinoLaunch:
     """Return the options with everything chosen, on a machine with ``memory`` bytes.
 
     Context: what the model was trained for, at most 8,192 tokens. Slots: 16; they share one cache,
@@ -52,7 +54,7 @@ def for_machine(weights: Path, options: OpenVinoOptions, header: Header, memory:
     parallel = options.parallel or _SLOTS
     room = max(memory - header.file_size, 0) // 4 // kv_bytes_per_token(header, _KV_TYPE)
     cached = max(min(context * parallel, room), context)
-    return Launch(
+    return OpenVinoLaunch(
         weights=str(weights),
         context=context,
         parallel=parallel,

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from causerie.engines.base import EngineFailed, LoadFailed
 from causerie.engines.openvino.client import OpenVinoClient
-from causerie.engines.openvino.options import Launch
+from causerie.engines.openvino.options import OpenVinoLaunch
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
 
@@ -24,7 +24,7 @@ OpenVinoChild = EngineChild[OpenVinoClient]
 
 
 async def spawn(
-    launch: Launch, end: tuple[int, ...], load_seconds: float, pulse: Pulse
+    launch: OpenVinoLaunch, end: tuple[int, ...], load_seconds: float, pulse: Pulse
 ) -> OpenVinoChild:
     """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 

@@ -19,8 +19,8 @@ _SHARE = 1.25
 _FREE_SHARE = 8  # requests that nobody needs to share
 
 
-class Load:
-    """What a member carries: requests under way, and tokens that it has to read for them."""
+class MemberLoad:
+    """Work of a member: requests under way, and tokens that it has to read for them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Load:
         self.chosen = 0  # when it was chosen last: a number that grows
 
 
-M = TypeVar("M", bound=Load)
+M = TypeVar("M", bound=MemberLoad)
 
 
 def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:

@@ -10,7 +10,7 @@ from time import monotonic
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
-from causerie.engines.vllm.choice import Load
+from causerie.engines.vllm.choice import MemberLoad
 from causerie.engines.vllm.engine import VllmEngine
 
 log = structlog.get_logger(__name__)
@@ -19,7 +19,7 @@ _FIRST_REST = 1.0
 _LONGEST_REST = 30.0
 
 
-class Member(Load):
+class Member(MemberLoad):
     """The server at the address that is its name.
 
     After a failure it rests, for a second at first and twice as long after each further one, until

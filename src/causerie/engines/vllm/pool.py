@@ -21,7 +21,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.members import Members
-from causerie.engines.vllm.visits import Visits
+from causerie.engines.vllm.pool_generation import PoolGeneration
 
 _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
@@ -118,15 +118,15 @@ class VllmPool:
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """Yield one generation, by one member or by several in turn."""
-        visits = Visits(self._members, request, (await self.facts()).end_tokens)
+        generation = PoolGeneration(self._members, request, (await self.facts()).end_tokens)
         try:
-            await visits.begin()
-            async with aclosing(visits.outputs()) as outputs:
+            await generation.begin()
+            async with aclosing(generation.outputs()) as outputs:
                 yield outputs
         except BaseException as failure:
-            await visits.leave(failure)
+            await generation.leave(failure)
             raise
-        await visits.leave(None)
+        await generation.leave(None)
 
     def _any(self) -> VllmEngine:
         ready = self._members.ready()

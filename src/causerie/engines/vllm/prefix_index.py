@@ -1,4 +1,4 @@
-"""Which members of a pool hold the beginning of a prompt, as far as is known here.
+"""An index of the members of a pool that hold the beginning of a prompt, as far as is known.
 
 A prompt is a chain of blocks: the hash of a block covers all tokens up to its end. A table leads
 from a block to the set of members that hold it, a bit for each. One walk along the chain, with

@@ -14,7 +14,7 @@ from causerie.engines.vllm.prefix_index import chain
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
-class Visits:
+class PoolGeneration:
     """``begin``, read the ``outputs``, and ``leave`` in any case. ``ends`` are ids of end tokens.
 
     Where a member fails in the middle, another one goes on from the very same tokens.
