@@ -102,7 +102,7 @@ class AccountFrontend:
 
     @property
     def entries_changed(self) -> asyncio.Event:
-        """Is set when an entry has changed, here or in another process."""
+        """The event that is set when an entry has changed, here or in another process."""
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:

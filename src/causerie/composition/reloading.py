@@ -160,7 +160,7 @@ class Reloading:
             await heard.wait()
             heard.clear()
             try:
-                changed = await self._parts.stored_entries() != self.entries
+                changed = list(await self._parts.stored_entries()) != list(self.entries)
             except StoreUnavailable:
                 heard.set()
                 await asyncio.sleep(_AGAIN_SECONDS)

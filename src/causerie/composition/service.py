@@ -193,7 +193,7 @@ class RunningService:
 
     @property
     def entries_changed(self) -> asyncio.Event:
-        """Is set when an entry has changed, here or in another process."""
+        """The event that is set when an entry has changed, here or in another process."""
         return asyncio.Event() if self._front is None else self._front.entries_changed
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
