@@ -329,7 +329,7 @@ def test_a_file_that_changed_meanwhile_is_left(
     file = tmp_path / "causerie.toml"
     file.write_text("")
 
-    def load_slowly(*, file: Path, base: Path) -> None:
+    def load_slowly(*, file: Path, text: str) -> None:
         (tmp_path / "causerie.toml").write_text("# somebody else\n")
 
     monkeypatch.setattr(provider_file, "load", load_slowly)

@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
 from causerie.management.people import PeopleOperations
@@ -32,6 +33,7 @@ from causerie.management.projects import ProjectOperations
 from causerie.management.providers import ProviderOperations
 from causerie.management.route import AnyRoute
 from causerie.management.routes import (
+    configuration_routes,
     key_routes,
     people_routes,
     project_routes,
@@ -52,6 +54,7 @@ def _routes() -> list[AnyRoute]:
         *key_routes(KeyOperations(nobody, nobody)),
         *usage_routes(UsageOperations(nobody, nobody)),
         *provider_routes(ProviderOperations(nobody)),
+        *configuration_routes(ConfigurationOperations(nobody)),
     ]
 
 
