@@ -81,6 +81,10 @@ class Terminal:
         before, _, self._shown = self._shown.partition(text)
         return before + text
 
+    def left(self) -> str:
+        """What it shows and nobody has waited for."""
+        return self._shown
+
     def types(self, text: str) -> None:
         os.write(self._master, text.encode())
 
@@ -213,6 +217,19 @@ async def test_a_conversation_on_a_terminal() -> None:
         assert provider.requests[3]["messages"] == [{"role": "user", "content": "Again?"}]
         terminal.types("\x04")
         assert await terminal.ended() == 0
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_markdown_is_rendered_on_a_terminal(plain: bool) -> None:
+    reply = [piece(content="**On"), piece(content="ce**\n\n- `upon`\n"), piece("stop")]
+    option = ["--plain"] if plain else []
+    provider = ScriptedProvider([reply])
+    async with running(provider), Terminal("Go!", "-u", provider.base_url, *option) as terminal:
+        shown = await terminal.shows("`upon`")
+        assert await terminal.ended() == 0
+    rest = terminal.left()
+    assert "**Once**" in shown
+    assert ("\x1b[1mOnce" in rest, " \u2022 " in rest) == (not plain, not plain)
 
 
 async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -19,17 +20,20 @@ import typer
 from rich.console import Console
 
 from causerie.chat.separation import Separation
+from causerie.cli.answer_view import AnswerView
 from causerie.cli.asking import HERE, explained, first_model
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.terminal import AnswerView, await_line, printable
+from causerie.cli.terminal import await_line, printable
 from causerie.protocol.events import Usage
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key
 from causerie.transport.client import HttpClient, Reach
+
+Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
 
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
@@ -53,6 +57,7 @@ def chat(
         Path | None,
         typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
     ] = None,
+    plain: Plain = False,
 ) -> None:
     """Chat in the terminal, or ask one question.
 
@@ -67,20 +72,14 @@ def chat(
 
     `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
     """
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # a diff, say, need not be text throughout
     with reporting(), asyncio.Runner() as runner:
         provider = _provider(base_url)
         try:
             fields = _fields(thinking, tools)
             name = model or runner.run(first_model(provider, base_url))
-            says = Conversation(
-                lambda model: ProviderTarget(provider, model, separators=Separation()),
-                name,
-                fields,
-                _text(system) if system else None,
-            )
-            talk = _Talk(runner, says, provider, base_url)
+            target = partial(ProviderTarget, provider, separators=Separation())
+            says = Conversation(target, name, fields, _text(system) if system else None)
+            talk = _Talk(runner, says, provider, base_url, plain=plain)
             asked = _asked(question)
             if asked is not None:
                 talk.once(asked)
@@ -115,6 +114,8 @@ class _Talk:
         conversation: Conversation,
         provider: Provider,
         base_url: str,
+        *,
+        plain: bool,
     ) -> None:
         self._runner = runner
         self._base_url = base_url
@@ -122,11 +123,12 @@ class _Talk:
         self._conversation = conversation
         self._out = Console(highlight=False)
         self._notes = Console(stderr=True, highlight=False)
+        self._plain = plain
 
     def once(self, question: str) -> None:
         """One question; failures and interrupts end the program."""
         self._conversation.say(question)
-        view = AnswerView(self._out, self._notes)
+        view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
             self._runner.run(self._answer(view, ChatAnswer()))
         finally:
@@ -164,7 +166,7 @@ class _Talk:
         """An answer, and further ones while the model asks for results."""
         while True:
             answer = ChatAnswer()
-            view = AnswerView(self._out, self._notes)
+            view = AnswerView(self._out, self._notes, plain=self._plain)
             try:
                 self._runner.run(self._answer(view, answer))
             except KeyboardInterrupt:
@@ -250,6 +252,8 @@ def _asked(question: str | None) -> str | None:
         return _text(question)
     if sys.stdin is None:
         raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a diff, say, need not be text throughout
     if question is None and sys.stdin.isatty():
         return None
     text = sys.stdin.read().strip()

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.chat import chat
+from causerie.cli.chat import Plain, chat
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.names import library
 from causerie.cli.options import Config, Set, settings_in_force
@@ -40,6 +40,7 @@ def run(
         typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    plain: Plain = False,
     config: Config = None,
     pairs: Set = None,
 ) -> None:
@@ -57,7 +58,7 @@ def run(
     `git diff | causerie run qwen3:4b --system "Write a commit message."`
     """
     with reporting(), _answering(name, context, config, pairs) as (base_url, model):
-        chat(prompt, base_url=base_url, model=model, thinking=thinking, system=system)
+        chat(prompt, base_url=base_url, model=model, thinking=thinking, system=system, plain=plain)
 
 
 @contextmanager
