@@ -21,7 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheel and the sdist, made from what belongs to them; by their endings."""
     folder = tmp_path_factory.mktemp("package")
     source = folder / "source"
-    for name in ("src", "docs"):
+    for name in ("src", "docs", "examples"):
         shutil.copytree(ROOT / name, source / name)
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"):
         shutil.copy(ROOT / name, source)

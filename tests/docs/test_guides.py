@@ -18,6 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs/start").glob("*.md")),
     *sorted((ROOT / "docs/guides").glob("*.md")),
     *sorted((ROOT / "docs/internals").glob("add-*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
 ]
 MOST_WORDS = 40
 ADDED = "# in addition to the first example\n"
