@@ -6,6 +6,7 @@ import copy
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.message import Message
 from pathlib import Path
@@ -39,6 +40,11 @@ def test_the_package_is_complete(built: dict[str, Path], ending: str) -> None:
 def test_the_man_page_is_installed_where_man_looks(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".whl"]) as wheel:
         assert any(name.endswith("/data/share/man/man1/causerie.1") for name in wheel.namelist())
+
+
+def test_the_sdist_has_the_examples_that_its_documentation_links(built: dict[str, Path]) -> None:
+    with tarfile.open(built[".gz"]) as sdist:
+        assert any(name.endswith("/examples/team/causerie.toml") for name in sdist.getnames())
 
 
 def test_placeholders_are_not_published(built: dict[str, Path]) -> None:
