@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows
     HAS_READLINE = False
 else:
-    HAS_READLINE = True
+    HAS_READLINE = hasattr(signal, "setitimer")  # some add a readline to Windows
 
 _QUOTES = '"""'
 _KEPT = 1000
