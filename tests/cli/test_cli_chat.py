@@ -40,11 +40,18 @@ async def run(*arguments: str, stdin: str | None = None, **environ: str) -> tupl
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.fixture(autouse=True)
+def no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was typed elsewhere is not offered, and what is typed here is kept nowhere."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 class Terminal:
     """A chat on a pseudo-terminal: what it shows, and a keyboard."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environ: str) -> None:
         self._arguments = arguments
+        self._environ = environ
         self._shown = ""
         self._more = asyncio.Event()
 
@@ -53,7 +60,8 @@ class Terminal:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", "from causerie.cli import main; main()", "chat",
             *self._arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+            | self._environ,
         )  # fmt: skip
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._master, self._read)
@@ -230,6 +238,35 @@ async def test_markdown_is_rendered_on_a_terminal(plain: bool) -> None:
     rest = terminal.left()
     assert "**Once**" in shown
     assert ("\x1b[1mOnce" in rest, " \u2022 " in rest) == (not plain, not plain)
+
+
+async def test_lines_are_joined_and_remembered(tmp_path: Path) -> None:
+    history = tmp_path / "causerie/chat_history"
+    provider = ScriptedProvider([THINKS, THINKS, THINKS])
+    async with running(provider):
+        async with Terminal("-u", provider.base_url, XDG_STATE_HOME=str(tmp_path)) as terminal:
+            await terminal.shows("> ")
+            terminal.types("one \\\ntwo\n")
+            await terminal.shows("light")
+            await terminal.shows("> ")
+            terminal.types('"""\nx\n\ny\n"""\n')
+            await terminal.shows("light")
+            await terminal.shows("> ")
+            terminal.types("/clear\n")
+            await terminal.shows("forgotten")
+            await terminal.shows("> ")
+            terminal.types("last\n")
+            await terminal.shows("light")
+        asked = [request["messages"] for request in provider.requests]
+        assert history.stat().st_mode & 0o777 == 0o600
+        provider.scripts.append(THINKS)
+        async with Terminal("-u", provider.base_url, XDG_STATE_HOME=str(tmp_path)) as terminal:
+            await terminal.shows("> ")
+            terminal.types("\x1b[A\n")  # the key that goes up
+            await terminal.shows("light")
+        assert provider.requests[-1]["messages"] == [{"role": "user", "content": "last"}]
+    assert [messages[-1]["content"] for messages in asked] == ["one \ntwo", "x\n\ny", "last"]
+    assert history.read_text(encoding="utf-8").splitlines()[-2:] == ["last", "last"]
 
 
 async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -25,12 +25,14 @@ from causerie.cli.asking import HERE, explained, first_model
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.terminal import await_line, printable
+from causerie.cli.keyboard import Keyboard
+from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
-from causerie.settings.environment import client_key
+from causerie.settings.environment import client_key, state_folder, variables
+from causerie.settings.problems import SettingsError
 from causerie.transport.client import HttpClient, Reach
 
 Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
@@ -125,6 +127,10 @@ class _Talk:
         self._notes = Console(stderr=True, highlight=False)
         self._plain = plain
 
+    @cached_property
+    def _keyboard(self) -> Keyboard:
+        return Keyboard(self._out, _history())
+
     def once(self, question: str) -> None:
         """One question; failures and interrupts end the program."""
         self._conversation.say(question)
@@ -138,7 +144,7 @@ class _Talk:
         """Questions until the end of the input."""
         self._out.print(f"{printable(title)} · Ctrl-D leaves, /help", style="dim", markup=False)
         commands = ChatCommands(self._conversation, self._models)
-        while (line := self._read("> ")) is not None:
+        while (line := self._keyboard.question()) is not None:
             if line in ("/exit", "/quit"):
                 return
             if (said := self._command(commands, line)) is not None:
@@ -187,7 +193,7 @@ class _Talk:
     def _results(self, calls: list[ChatCall]) -> bool:
         """Ask the person for the result of each call; false at the end of the input."""
         for call in calls:
-            result = self._read(f"result of {printable(call.name)}: ")
+            result = self._keyboard.line(f"result of {printable(call.name)}: ")
             if result is None:
                 return False
             self._conversation.result(call, result)
@@ -208,18 +214,13 @@ class _Talk:
         view.end()
         view.summary(usage, time.monotonic() - began, first)
 
-    def _read(self, prompt: str) -> str | None:
-        """A line from the person, or ``None`` at the end of the input."""
-        while True:
-            try:
-                self._out.print(prompt, end="", markup=False)
-                await_line()
-                return self._out.input().strip()
-            except EOFError:
-                self._out.print()
-                return None
-            except KeyboardInterrupt:
-                self._out.print("\nCtrl-D leaves", style="dim")
+
+def _history() -> Path | None:
+    """The file of the lines that were typed; ``None`` for a user without a home."""
+    try:
+        return state_folder(variables()) / "chat_history"
+    except SettingsError:
+        return None
 
 
 def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:

@@ -15,6 +15,7 @@ _HELP = """\
 /clear          forget the conversation, also /new
 /save FILE      write the conversation to a new file, as Markdown
 /exit           leave, also /quit or Ctrl-D
+A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 
 

@@ -57,12 +57,17 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     return _base(environ, "XDG_DATA_HOME", "~/.local/share") / "causerie"
 
 
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what commands remember: ``causerie`` in the user's state folder."""
+    return _base(environ, "XDG_STATE_HOME", "~/.local/state") / "causerie"
+
+
 def runtime_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder through which the user's other commands find a running service."""
     base = environ.get("XDG_RUNTIME_DIR", "")
     if Path(base).is_absolute():
         return Path(base) / "causerie"
-    return _base(environ, "XDG_STATE_HOME", "~/.local/state") / "causerie" / "run"
+    return state_folder(environ) / "run"
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:

@@ -1,0 +1,124 @@
+"""What a person types into a chat: a line or several, with the lines of former runs at hand.
+
+``readline`` edits the line where Python has it; elsewhere the terminal does, without history.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from causerie.cli.terminal import await_line
+
+try:
+    import readline
+except ImportError:  # Windows
+    HAS_READLINE = False
+else:
+    HAS_READLINE = hasattr(signal, "setitimer")  # some add a readline to Windows
+
+_QUOTES = '"""'
+_KEPT = 1000
+_TICK = 0.25
+
+
+class Keyboard:
+    """The keys of a terminal. ``None`` is the end of the input."""
+
+    def __init__(self, out: Console, history: Path | None) -> None:
+        self._out = out
+        self._history = history
+        self._edits = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
+        if self._edits:
+            readline.set_auto_history(False)
+            for line in recalled(history) if history else ():
+                readline.add_history(line)
+
+    def question(self) -> str | None:
+        """A line, or several; an interrupt drops what was typed."""
+        return self._until_end(lambda: whole(self._remembered))
+
+    def line(self, prompt: str) -> str | None:
+        """One line, which no later run is offered."""
+        return self._until_end(lambda: self._typed(prompt).strip())
+
+    def _until_end(self, read: Callable[[], str]) -> str | None:
+        while True:
+            try:
+                return read()
+            except EOFError:
+                self._out.print()
+                return None
+            except KeyboardInterrupt:
+                self._out.print("\nCtrl-D leaves", style="dim")
+
+    def _remembered(self, prompt: str) -> str:
+        line = self._typed(prompt)
+        if self._edits and line.strip():
+            readline.add_history(line)
+            if self._history:
+                remember(self._history, line)
+        return line
+
+    def _typed(self, prompt: str) -> str:
+        if self._edits:
+            with _ticking():
+                return input(prompt)
+        self._out.print(prompt, end="", markup=False)
+        await_line()
+        return self._out.input()
+
+
+def whole(read: Callable[[str], str]) -> str:
+    """Read a line; more where it ends in a backslash, or until the quotes that it opens close."""
+    line = read("> ").strip()
+    if line.startswith(_QUOTES):
+        text = line.removeprefix(_QUOTES)
+        while not text.endswith(_QUOTES):
+            text += "\n" + read(". ").rstrip()
+        return text.removesuffix(_QUOTES).strip("\n")
+    while line.endswith("\\"):
+        line = line.removesuffix("\\") + "\n" + read(". ").rstrip()
+    return line
+
+
+def recalled(history: Path) -> list[str]:
+    """Return the last lines that were typed; shortens a file that has become long."""
+    try:
+        lines = history.read_text(encoding="utf-8", errors="replace").splitlines()
+        if len(lines) > 2 * _KEPT:
+            history.write_text("\n".join(lines[-_KEPT:]) + "\n", encoding="utf-8")
+    except OSError:
+        return []
+    return lines[-_KEPT:]
+
+
+def remember(history: Path, line: str) -> None:
+    """Add a line to the file, which only its owner reads. A chat goes on without one."""
+    with suppress(OSError):
+        history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
+
+
+@contextmanager
+def _ticking() -> Iterator[None]:
+    """Let a signal be seen soon.
+
+    ``readline`` misses one that comes just before it waits for a key. Each tick ends its wait,
+    and then Python looks for signals.
+    """
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

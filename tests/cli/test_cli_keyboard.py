@@ -1,0 +1,49 @@
+"""Lines that a person types, and those that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causerie.cli.keyboard import recalled, remember, whole
+
+
+def typed(*lines: str) -> str:
+    left: Iterator[str] = iter(lines)
+    text = whole(lambda _: next(left))
+    assert next(left, None) is None, "a line is left"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ((" Why? ",), "Why?"),
+        (("a\\", "b \\", "  c"), "a\nb \n  c"),
+        (('"""', "a", "", "  b", '"""'), "a\n\n  b"),
+        (('"""a', 'b"""'), "a\nb"),
+        (('"""a"""',), "a"),
+        (('"""', "a\\", '"""'), "a\\"),
+    ],
+)
+def test_a_question_may_have_several_lines(lines: tuple[str, ...], text: str) -> None:
+    assert typed(*lines) == text
+
+
+def test_a_long_history_is_shortened(tmp_path: Path) -> None:
+    file = tmp_path / "state/chat_history"
+    assert recalled(file) == []
+    for number in range(2001):
+        remember(file, f"line {number}")
+    assert recalled(file)[0] == "line 1001"
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 1000
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_chat_goes_on_without_history(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    remember(tmp_path / "file/chat_history", "Why?")
+    assert recalled(tmp_path / "file/chat_history") == []
