@@ -1,4 +1,4 @@
-"""What a person types into a chat: a line or several, with the lines of former runs at hand.
+"""The input of a chat: one line or several, with the lines of former runs at hand.
 
 ``readline`` edits the line where Python has it; elsewhere the terminal does, without history.
 """
