@@ -151,11 +151,11 @@ async def test_dense_traffic_is_awaited_awake_and_its_end_is_slept_through() -> 
             await _turn()
 
 
-async def test_nobody_stays_awake_for_an_engine_that_needs_the_core() -> None:
+async def test_nobody_stays_awake_for_a_slow_source() -> None:
     shared = Traffic()
     shared.busy_poll_seconds = 10.0
     for _ in range(10):
-        shared.came(near=True)
+        shared.came(slow=True)
         await _turn()
     assert not shared.awake
 

@@ -142,6 +142,28 @@ async def test_answers_over_a_network_keep_the_loop_awake_and_an_engine_s_do_not
         shared.busy_poll_seconds = 0.0
 
 
+async def test_tokens_of_a_stream_keep_the_loop_awake_for_nobody() -> None:
+    wanted = asyncio.Semaphore(0)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na")
+        for piece in (b"b", b"c"):
+            await wanted.acquire()
+            await peer.say(piece)
+
+    shared = traffic()
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/models")
+        assert await response.piece() == b"a"
+        shared.busy_poll_seconds = 30.0
+        for piece in (b"b", b"c"):
+            wanted.release()
+            assert await response.piece() == piece
+        assert not shared.awake
+        shared.busy_poll_seconds = 0.0
+
+
 async def test_a_connection_is_kept_and_used_again() -> None:
     async with server(answers) as there, client(there.url) as http:
         for _ in range(3):

@@ -42,13 +42,14 @@ class Traffic:
         """Return true while the loop polls for input and does not sleep."""
         return self._awake
 
-    def came(self, *, near: bool = False) -> None:
+    def came(self, *, slow: bool = False) -> None:
         """A piece has come on some connection; whoever handles it is woken behind our next turn.
 
-        Nobody stays awake for one from ``near``, an engine that computes on this machine's cores.
+        Nobody stays awake for one of a ``slow`` source: a model whose tokens come one by one, or
+        an engine that computes on this machine's cores.
         """
         self._came += 1
-        if self.busy_poll_seconds and not near:
+        if self.busy_poll_seconds and not slow:
             now = monotonic()
             self._awake = self._awake or now - self._last < self.busy_poll_seconds
             self._last = now

@@ -123,8 +123,10 @@ class ClientConnection(asyncio.Protocol):
         self._near = not without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
-        self._traffic.came(near=self._near)
         response = self._response
+        # Behind a token of a stream the next one is milliseconds away.
+        streams = response is not None and response.status > 0
+        self._traffic.came(slow=self._near or streams)
         if response is None:
             self.drop()  # nobody asked
             return
