@@ -52,7 +52,7 @@ class StreamedMarkdown:
         self._settle(len(self._pending))
 
     def _tells(self) -> bool:
-        """Whether the last line shows, for the first time, which block it belongs to."""
+        """Return true if the last line shows, for the first time, which block it belongs to."""
         lines = self._pending.count("\n")
         if lines == self._looked or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
             return False

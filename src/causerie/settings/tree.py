@@ -93,9 +93,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     busy_poll_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=0.01)],
         Meta(
-            description="How long the process stays awake for the next piece of a request or an "
-            "answer while they come that close: faster than being woken, and takes time of a core "
-            "that would idle. 0 always sleeps."
+            description="How long the process stays awake for the next request or the beginning of "
+            "an answer while they come that close: faster than being woken, and takes time of a "
+            "core that would idle. Tokens of a stream keep it awake for nobody. 0 always sleeps."
         ),
     ] = 0.0001
     body_seconds: Annotated[
