@@ -26,7 +26,7 @@ from causerie.accounts.sessions import SessionClient
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
 from causerie.accounts.sso_provisioning import SsoProvisioning
-from causerie.accounts.standings import Standings
+from causerie.accounts.summaries import Summaries
 from causerie.accounts.usage import UsageReports
 from causerie.accounts.users import Users
 from causerie.store.accounts import SqlStore
@@ -69,7 +69,7 @@ class World:
         self.recordings = Recordings(self.store, self.clock)
         self.attempts = Attempts(self.store, self.clock)
         self.operating = Operating(self.store, self.clock)
-        self.standings = Standings(self.store, self.usage, self.clock)
+        self.summaries = Summaries(self.store, self.usage, self.clock)
 
     def clock(self) -> datetime:
         return self.now
@@ -130,7 +130,7 @@ def accounts_of(world: World) -> Accounts:
         world.recordings,
         world.attempts,
         world.operating,
-        world.standings,
+        world.summaries,
         Entries(world.store, world.clock),
     )
 

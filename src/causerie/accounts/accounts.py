@@ -18,7 +18,7 @@ from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
 from causerie.accounts.sso_provisioning import SsoProvisioning
-from causerie.accounts.standings import Standings
+from causerie.accounts.summaries import Summaries
 from causerie.accounts.usage import UsageReader, UsageReports
 from causerie.accounts.users import Users
 
@@ -38,7 +38,7 @@ class Accounts:
     recordings: Recordings
     attempts: Attempts
     operating: Operating
-    standings: Standings
+    summaries: Summaries
     entries: Entries
 
     @property
@@ -64,6 +64,6 @@ class Accounts:
             recordings=Recordings(store, clock),
             attempts=Attempts(store, clock),
             operating=Operating(store, clock),
-            standings=Standings(store, usage, clock),
+            summaries=Summaries(store, usage, clock),
             entries=Entries(store, clock),
         )

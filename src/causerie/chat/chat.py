@@ -59,7 +59,7 @@ class ChatOptions:
 class ChatReply:
     """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
 
-    ``cache_report`` says what the engine reused, once it has begun to read the prompt; it takes the
+    ``cache_report`` says what the engine reused, once it reads the prompt; it takes the
     name of the caller.
     """
 

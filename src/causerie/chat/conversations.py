@@ -92,7 +92,7 @@ class Conversations:
     def report(
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
     ) -> CacheReport:
-        """Return the report on a request whose prompt the engine has begun to read."""
+        """Return the report on a request whose prompt the engine has started to read."""
         last = self._last_of(asked.conversation(caller))
         miss = None if last is None else _miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)

@@ -110,7 +110,7 @@ class Parser:
 
     @property
     def _holds_unmarked(self) -> bool:
-        return self._unmarked is not None and self._unmarked.begun
+        return self._unmarked is not None and self._unmarked.started
 
     @property
     def under_way(self) -> bool:
@@ -183,13 +183,13 @@ class Parser:
         reader = self._unmarked
         if reader is None:
             return False
-        return reader.begun or (self._at_start and reader.may_begin(text))
+        return reader.started or (self._at_start and reader.may_begin(text))
 
     def _read_unmarked(self, text: str) -> Generator[ContentEvent, None, str]:
         """Read on in an answer that may be unmarked calls; returns the text that is none."""
         reader = self._unmarked
         assert reader is not None
-        if not reader.begun:
+        if not reader.started:
             resumed = text.lstrip()
             yield from self._give(text[: len(text) - len(resumed)])
             text = resumed
@@ -205,7 +205,7 @@ class Parser:
     def _end_unmarked(self) -> Iterator[ContentEvent]:
         """The held-back answer is whole: calls, or text after all."""
         reader, self._unmarked = self._unmarked, None
-        if reader is None or not reader.begun:
+        if reader is None or not reader.started:
             return
         if not reader.calls:
             yield from self._advance(reader.text)

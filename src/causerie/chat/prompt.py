@@ -127,12 +127,12 @@ def _thought_on(
         continue_final_message=False,
     )
     rendered = render(template, format, fresh, thinking_on=on, effort=effort)
-    begun = rendered.text
-    if begun.endswith(marks.open):
-        begun += marks.after_open
-    elif not begun.rstrip().endswith((marks.open, *marks.also_open)):
-        begun += leading(template, format, on) + marks.open + marks.after_open
-    return Rendered(begun + thought, (*rendered.user, (len(begun), len(begun) + len(thought))))
+    opened = rendered.text
+    if opened.endswith(marks.open):
+        opened += marks.after_open
+    elif not opened.rstrip().endswith((marks.open, *marks.also_open)):
+        opened += leading(template, format, on) + marks.open + marks.after_open
+    return Rendered(opened + thought, (*rendered.user, (len(opened), len(opened) + len(thought))))
 
 
 def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | None) -> str:

@@ -32,8 +32,8 @@ def request_sampling(
 ) -> SamplingParams:
     """Return the sampling of a request.
 
-    A recommendation is about drawing. A request whose temperature is 0 draws nothing: it gets the
-    most likely token, and no recommended penalty makes another one of it.
+    A recommendation is about random sampling. A request whose temperature is 0 gets the most likely
+    token, and no recommended penalty makes another one of it.
     """
     if configured == "neutral":
         return _filled(wanted, NEUTRAL_SAMPLING)

@@ -39,7 +39,7 @@ class _Container:
     name: str = ""
     """Of the last property."""
     before_name: bool = True
-    begun: int = 0
+    start: int = 0
     """Offset at which the last item or name began."""
     empty: bool = True
     separated: int | None = None
@@ -138,7 +138,7 @@ class UniqueItems:
             return
         self._open[-1].empty = False
         if self._open[-1].is_array or self._open[-1].before_name:
-            self._open[-1].begun = offset
+            self._open[-1].start = offset
 
     def _enter(self, *, is_array: bool) -> None:
         schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
@@ -158,10 +158,10 @@ class UniqueItems:
             return
         container = self._open[-1]
         if self._is_name:
-            container.name = json.loads(self._text[container.begun : offset])
+            container.name = json.loads(self._text[container.start : offset])
             container.before_name = False
         elif container.distinct:
-            self._compare(container, json.loads(self._text[container.begun : offset]))
+            self._compare(container, json.loads(self._text[container.start : offset]))
 
     def _compare(self, container: _Container, item: object) -> None:
         written = canonical(item)

@@ -196,7 +196,7 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
     if "key" in body:
-        words = "`settings` holds `key`; give the key itself as `key` beside it."
+        words = "`settings` holds `key`; give the key itself as `key` next to it."
         raise InvalidRequest(words, param="settings")
     if wish.key and kind != "provider":
         raise InvalidRequest("An alias has no key.", param="key")

@@ -1,7 +1,7 @@
 """Answers `/` to browsers; every other client gets the answer of a path with nothing behind it.
 
 Without accounts that is the chat page, which is made when it is first asked for, so that a gateway
-that nobody visits keeps its memory. With accounts `/` leads to the console.
+whose page nobody opens keeps its memory. With accounts `/` leads to the console.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class SharedCounters:
         )
 
     def _take(self, at: int, now: int, input: int, output: int) -> None:
-        """Count one more request, which has begun in the newest tick."""
+        """Count one more request, which has started in the newest tick."""
         numbers, slot = self._numbers, at + _RING + now % MINUTE
         numbers[at + self._column] += 1
         numbers[at + 4] += 1

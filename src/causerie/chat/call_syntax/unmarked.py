@@ -1,7 +1,7 @@
 """A reply that consists of calls written as plain JSON, without the family's own marker.
 
 Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences.
-Such a reply is a call only if nothing else stands beside it, so its text is held back until its
+Such a reply is a call only if nothing else stands with it, so its text is held back until its
 end. The grammar holds the arguments to the same schemas; text may still follow, and makes all of
 it text. Knows the functions and the fixed texts of a section, and nothing of messages or streams.
 """
@@ -67,7 +67,7 @@ class UnmarkedReader:
         self.repeated = False  # the last call was equal to an earlier one, and is left out
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Return whether text has been read."""
         return bool(self._pieces)
 

@@ -10,7 +10,7 @@ from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.keys import ApiKey, KeyState
 from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import User
-from causerie.accounts.standings import DAYS, PersonStanding, ProjectStanding
+from causerie.accounts.summaries import DAYS, PersonSummary, ProjectSummary
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.pages import links
 from causerie.console.paging import page_of
@@ -40,8 +40,8 @@ class OperatorPages:
         users = context.accounts.users
         asked = await context.accounts.sign_ups.asked(context.actor)
         invitations = await users.invitations(context.actor)
-        people = await context.accounts.standings.people(context.actor)
-        every: list[PersonStanding | OneTimeLink] = [*asked, *people, *invitations]
+        people = await context.accounts.summaries.people(context.actor)
+        every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
         waiting = {link.id for link in asked}
         page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
         links = [each for each in page.items if isinstance(each, OneTimeLink)]
@@ -49,7 +49,7 @@ class OperatorPages:
             "operator/users.html",
             page=page,
             days=DAYS,
-            people=[each for each in page.items if isinstance(each, PersonStanding)],
+            people=[each for each in page.items if isinstance(each, PersonSummary)],
             with_factor=await users.with_factor(context.actor),
             invitations=[link for link in links if link.id not in waiting],
             asked=[link for link in links if link.id in waiting],
@@ -171,8 +171,8 @@ class OperatorPages:
 
     async def projects(self, context: RequestContext) -> None:
         """All projects of the service."""
-        standings = context.accounts.standings
-        found = await standings.projects(context.actor)
+        summaries = context.accounts.summaries
+        found = await summaries.projects(context.actor)
         page = page_of(
             found,
             context.query,
@@ -183,7 +183,7 @@ class OperatorPages:
             "operator/projects.html",
             page=page,
             days=DAYS,
-            spending=await standings.spending(
+            spending=await summaries.spending(
                 context.actor, [each.project.id for each in page.items]
             ),
         )
@@ -219,19 +219,19 @@ class OperatorPages:
         return await context.accounts.users.see(context.actor, context.params["user"])
 
 
-def _texts(each: PersonStanding | OneTimeLink) -> tuple[str, ...]:
+def _texts(each: PersonSummary | OneTimeLink) -> tuple[str, ...]:
     """Return the texts by which a user is found in the list."""
-    if isinstance(each, PersonStanding):
+    if isinstance(each, PersonSummary):
         return each.user.name, each.user.email
     return (each.email or "",)
 
 
-def _column(of: Callable[[PersonStanding], Any]) -> Callable[[PersonStanding | OneTimeLink], Any]:
+def _column(of: Callable[[PersonSummary], Any]) -> Callable[[PersonSummary | OneTimeLink], Any]:
     """A column that only people have: links come after them."""
-    return lambda each: of(each) if isinstance(each, PersonStanding) else None
+    return lambda each: of(each) if isinstance(each, PersonSummary) else None
 
 
-_PERSON_COLUMNS: Mapping[str, Callable[[PersonStanding | OneTimeLink], Any]] = MappingProxyType(
+_PERSON_COLUMNS: Mapping[str, Callable[[PersonSummary | OneTimeLink], Any]] = MappingProxyType(
     {
         "name": _column(lambda each: each.user.name.casefold()),
         "keys": _column(lambda each: each.keys),
@@ -240,7 +240,7 @@ _PERSON_COLUMNS: Mapping[str, Callable[[PersonStanding | OneTimeLink], Any]] = M
         "since": _column(lambda each: each.user.created_at),
     }
 )
-_PROJECT_COLUMNS: Mapping[str, Callable[[ProjectStanding], Any]] = MappingProxyType(
+_PROJECT_COLUMNS: Mapping[str, Callable[[ProjectSummary], Any]] = MappingProxyType(
     {
         "name": lambda each: each.project.name.casefold(),
         "keys": lambda each: each.keys,

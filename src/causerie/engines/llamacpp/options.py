@@ -142,7 +142,7 @@ def _cpu_batch(weights: int, threads: int) -> int:
     """Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
 
     As many as take 0.2 s (a token takes one core about 60 ms for each GB of weights), so that a
-    stream beside a long prompt gets a token every 0.25 s, and a client that has gone is noticed
+    stream alongside a long prompt gets a token every 0.25 s, and a client that has gone is noticed
     after two batches. Multiples of 64 up to the engine's own 512: the kernels are as fast with 64
     as with 512, and with 32 they need a third more time.
     """

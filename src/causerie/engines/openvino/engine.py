@@ -196,8 +196,8 @@ def _meant(
     """Return the token, or the first admitted one that it only begins: the grammar takes both."""
     if drawn.id in admitted:
         return drawn
-    begun = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
-    meant = next((id for text, id in texts.items() if text.startswith(begun)), None)
+    beginning = vocabulary.tokens[drawn.id].decode("utf-8", "replace")
+    meant = next((id for text, id in texts.items() if text.startswith(beginning)), None)
     if meant is None:
         return None
     return structs.replace(drawn, id=meant, raw=vocabulary.tokens[meant] if drawn.raw else b"")

@@ -48,7 +48,7 @@ class Member(MemberLoad):
         self.failure = why
 
     def answered(self) -> None:
-        """Hold nothing against it: it has begun to answer."""
+        """Hold nothing against it: it has started to answer."""
         self._failures, self.failure = 0, ""
 
     def begin(self, news: asyncio.Event) -> None:

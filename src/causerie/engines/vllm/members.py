@@ -40,7 +40,7 @@ class Members:
         return ready
 
     def renew(self, addresses: Sequence[str]) -> None:
-        """Have these from now on; those that leave finish what they have begun."""
+        """Have these from now on; those that leave finish what they have started."""
         before, self._members = self._members, {}
         for address in addresses:
             kept = before.pop(address) if address in before else None

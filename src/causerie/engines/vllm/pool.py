@@ -51,7 +51,7 @@ class VllmPool:
         return sum(member.engine.memory_bytes for member in self._members.every())
 
     def renew(self, addresses: Sequence[str]) -> None:
-        """Have these members from now on; those that leave finish what they have begun."""
+        """Have these members from now on; those that leave finish what they have started."""
         self._members.renew(addresses)
         if self._started:
             self._begin()

@@ -12,7 +12,7 @@ from ledgerkit import record
 from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.accounts.people import Project, User, actor_of
 from causerie.accounts.sessions import SessionClient
-from causerie.accounts.standings import DAYS
+from causerie.accounts.summaries import DAYS
 from causerie.errors import Forbidden
 from causerie.store.usage import SqlUsage
 
@@ -42,13 +42,13 @@ async def test_projects_and_people_with_what_they_spent_and_hold(world: World) -
     await _spend(world, atlas, bo, "8", days=DAYS)  # too long ago
     actor = actor_of(boss)
 
-    projects = {each.project.id: each for each in await world.standings.projects(actor)}
+    projects = {each.project.id: each for each in await world.summaries.projects(actor)}
     assert (projects[atlas.id].cost, projects[atlas.id].keys) == (Decimal("2.25"), 3)
     assert projects[atlas.id].active_at == _midnight(world, 2)
     assert (projects[quiet.id].cost, projects[quiet.id].keys) == (Decimal(0), 0)
     assert projects[quiet.id].active_at is None
 
-    people = {each.user.id: each for each in await world.standings.people(actor)}
+    people = {each.user.id: each for each in await world.summaries.people(actor)}
     assert (people[ada.id].cost, people[ada.id].keys) == (Decimal("2.0"), 2)
     assert (people[bo.id].cost, people[bo.id].keys) == (Decimal("0.25"), 1)
     assert people[boss.id].active_at is None
@@ -60,7 +60,7 @@ async def test_somebody_is_active_who_signs_in_or_whose_key_is_used(world: World
     await _spend(world, project, ada, "1", days=2)
 
     async def active() -> datetime | None:
-        found = await world.standings.people(actor_of(boss))
+        found = await world.summaries.people(actor_of(boss))
         return next(each.active_at for each in found if each.user.id == ada.id)
 
     assert await active() == _midnight(world, 2)
@@ -76,7 +76,7 @@ async def test_budgets_of_several_projects_are_asked_for_at_once(world: World) -
         bounds = LimitsAndBudgets((), (Budget(Decimal(amount), BudgetPeriod.MONTH),))
         await world.projects.set_bounds(actor_of(boss), project.id, bounds)
     await _spend(world, first, ada, "2.5")
-    found = await world.standings.spending(actor_of(boss), [first.id, second.id, third.id])
+    found = await world.summaries.spending(actor_of(boss), [first.id, second.id, third.id])
     assert [(each.spent, each.percent) for each in found[first.id]] == [(Decimal("2.5"), 25)]
     assert [(each.spent, each.percent) for each in found[second.id]] == [(Decimal(0), 0)]
     assert list(found[third.id]) == []
@@ -84,8 +84,8 @@ async def test_budgets_of_several_projects_are_asked_for_at_once(world: World) -
 
 async def test_only_operators_see_them(world: World) -> None:
     actor = actor_of(await world.person())
-    for ask in (world.standings.projects, world.standings.people):
+    for ask in (world.summaries.projects, world.summaries.people):
         with pytest.raises(Forbidden):
             await ask(actor)
     with pytest.raises(Forbidden):
-        await world.standings.spending(actor, [])
+        await world.summaries.spending(actor, [])

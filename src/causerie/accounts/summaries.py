@@ -19,7 +19,7 @@ _NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectStanding:
+class ProjectSummary:
     """A project; ``cost`` and ``active_at`` (the day of its last request) are of 30 days."""
 
     project: Project
@@ -29,7 +29,7 @@ class ProjectStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonStanding:
+class PersonSummary:
     """A person; ``active_at`` is when they were last signed in or a key of theirs was used."""
 
     user: User
@@ -44,7 +44,7 @@ class _Used:
     day: datetime | None = None
 
 
-class Standings:
+class Summaries:
     """Asks for each fact once for all, however many there are."""
 
     def __init__(self, store: AccountStore, usage: UsageReports, clock: Clock) -> None:
@@ -52,7 +52,7 @@ class Standings:
         self._usage = usage
         self._clock = clock
 
-    async def projects(self, actor: Actor) -> Sequence[ProjectStanding]:
+    async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """All projects, by name."""
         async with self._store.reading() as repositories:
             await require(repositories, actor, Action.USERS_SEE)
@@ -60,12 +60,12 @@ class Standings:
             keys = _sums((project, count) for project, _, count in await repositories.keys.counts())
         used = await self._used(actor, By.PROJECT)
         return [
-            ProjectStanding(each, keys.get(each.id, 0), of.cost, of.day)
+            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
             for each in found
             for of in (used.get(each.id, _Used()),)
         ]
 
-    async def people(self, actor: Actor) -> Sequence[PersonStanding]:
+    async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """All people, by address."""
         async with self._store.reading() as repositories:
             await require(repositories, actor, Action.USERS_SEE)
@@ -74,7 +74,7 @@ class Standings:
             seen = await repositories.sessions.last_seen()
         used = await self._used(actor, By.USER)
         return [
-            PersonStanding(
+            PersonSummary(
                 each,
                 keys.get(each.id, 0),
                 of.cost,
