@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -34,6 +35,7 @@ from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
+from causerie.engines.llamacpp.requantize import copies
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.registry import engine_factory
@@ -165,7 +167,9 @@ def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
     """Delete weights from the cache. Raises :class:`WeightsError`."""
-    await remove(_cache_folder(settings), weights)
+    cache = _cache_folder(settings)
+    await remove(cache, weights)
+    await asyncio.to_thread(shutil.rmtree, copies(cache, weights.path), ignore_errors=True)
 
 
 def _cache_folder(settings: Settings) -> Path:
@@ -186,9 +190,9 @@ def _preloaded(settings: Settings) -> list[str]:
     ]
 
 
-def _llamacpp_options(llamacpp: LlamaCpp) -> LlamaCppOptions:
+def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp) -> LlamaCppOptions:
     plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
-    return LlamaCppOptions(**plain)
+    return LlamaCppOptions(**plain, cache=_cache_folder(settings))
 
 
 class _Makers:
@@ -276,7 +280,7 @@ class _Makers:
             LlamaCppEngine,
             model.id,
             weights.path,
-            _llamacpp_options(model.llamacpp),
+            _llamacpp_options(self._settings, model.llamacpp),
             ref=model.ref or "",
             load_seconds=self._settings.engines.load_seconds,
         )

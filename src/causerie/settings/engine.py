@@ -55,6 +55,13 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
             'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
         ),
     ] = None
+    requantize: Annotated[
+        Literal["auto", "q8_0", "off"],
+        Meta(
+            description="Whether weights of types that a CPU reads slowly (Q4_1, Q5_0, Q5_1) are "
+            'converted to Q8_0, once, into the cache of weights. `"auto"`: those of small models.'
+        ),
+    ] = "auto"
 
     @property
     def prompt_cache_bytes(self) -> int | None:

@@ -3,7 +3,8 @@
 Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
 a key, and the path of the Unix socket to listen at, or null for a free port of
 the loopback address) from standard input and answers with lines of JSON on
-standard output: ``{"ready": true, "address": …}`` once it is loaded and listens.
+standard output: ``{"converted": 0.3}`` while it converts weights, to the end 1, and
+``{"ready": true, "address": …}`` once it is loaded and listens.
 Standard input then stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
@@ -16,11 +17,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import xllamacpp
 
+from causerie.engines.llamacpp.conversion import CannotConvert, converted
 from causerie.engines.llamacpp.prompt_store import files_for
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 
@@ -49,9 +53,10 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
+    weights = _weights(told["launch"])
     os.umask(0o077)  # the socket is this user's
     try:
-        server = xllamacpp.Server(_parameters(told["launch"], told["key"], told["socket"]))
+        server = xllamacpp.Server(_parameters(told["launch"], weights, told["key"], told["socket"]))
     except RuntimeError as error:  # the log says more
         _flush_log()
         sys.exit(f"RuntimeError: {error}")
@@ -61,9 +66,36 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
+def _weights(launch: dict[str, Any]) -> str:
+    """Return the file to load: a converted copy where there is to be one."""
+    own, wanted = str(launch["weights"]), launch["conversion"]
+    if wanted is None or (_has_gpu(launch) and not wanted["required"]):
+        return own
+    try:
+        return str(converted(Path(own), Path(wanted["folder"]), _Progress().tell))
+    except (CannotConvert, OSError) as error:
+        if wanted["required"]:
+            sys.exit(f"RuntimeError: the weights cannot be converted: {error}")
+        _say({"not_converted": str(error)})
+        return own
+
+
+class _Progress:
+    """Says what fraction is converted: at the start, then once a second."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def tell(self, fraction: float) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + 1.0
+            _say({"converted": fraction})
+
+
+def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
-    params.model.path = launch["weights"]
+    params.model.path = weights
     params.n_ctx = launch["context"] * launch["parallel"]
     params.n_parallel = launch["parallel"]
     params.kv_unified = False

@@ -27,6 +27,11 @@ def verdict(quantization: str | None, cpu: Path = _CPU, machine: str | None = No
     return f"fast ({has})"
 
 
+def has_fast_q8_0(cpu: Path = _CPU, machine: str | None = None) -> bool:
+    """Return whether Q8_0 was measured to be the fast type on CPUs like this one."""
+    return (machine or platform.machine()) == "x86_64" and "avx2" in _flags(cpu)
+
+
 def _flags(cpu: Path) -> frozenset[str]:
     try:
         lines = cpu.read_text().splitlines()

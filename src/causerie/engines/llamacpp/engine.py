@@ -29,6 +29,7 @@ from causerie.engines.llamacpp.options import (
 )
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
+from causerie.engines.llamacpp.requantize import SlowWeights, slow_weights
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.reading import Readings
 from causerie.engines.recommended_sampling import of_gguf
@@ -42,6 +43,7 @@ from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 log = structlog.get_logger(__name__)
 
 _NO_TOKEN = -1
+_WORTH_TELLING = 1.15  # times as fast
 
 
 class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
@@ -66,9 +68,11 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         super().__init__(model, Files(files), load_seconds)
         try:
             self._header = read_header(weights)
+            self._launch = launch = for_machine(weights, options, self._header)
+            if options.cache is not None and launch.conversion is None:
+                _tell_slow(model, slow_weights(weights))
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        self._launch = launch = for_machine(weights, options, self._header)
         need = Need(self._header, launch.context, launch.parallel, launch.kv_type, launch.memory)
         _check_memory(model, need, gpu=options.gpu_layers != 0 and has_gpu())
         token_bytes = kv_bytes_per_token(self._header, self._launch.kv_type)
@@ -149,6 +153,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     def _said(self, words: IndexedVocabulary, control: dict[str, int]) -> ModelFacts:
         header, vocabulary = self._header, words.vocabulary
         build = f"llamacpp-{version('xllamacpp')}-{header.architecture}"
+        if self._launch.conversion is not None:
+            build += "-q8_0"
         return ModelFacts(
             template=header.chat_template,
             context_length=self.context,
@@ -197,6 +203,13 @@ def _check_memory(model: str, need: Need, *, gpu: bool) -> None:
     if need.memory > free and not gpu:
         advice = need.advice(free)
         log.warning("memory is short", model=model, needed=need.memory, free=free, advice=advice)
+
+
+def _tell_slow(model: str, slow: SlowWeights | None) -> None:
+    if slow is not None and slow.gain >= _WORTH_TELLING:
+        gain = f"prompts are read about {slow.gain:.1f} times as fast"
+        advice = f'with `models.llamacpp.requantize = "q8_0"` {gain}'
+        log.info("weights have slow types", model=model, types=slow.names, advice=advice)
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:

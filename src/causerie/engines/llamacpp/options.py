@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from causerie.engines.llamacpp.fit import largest_context, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
+from causerie.engines.llamacpp.requantize import Conversion, Requantize, conversion
 from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -50,6 +51,10 @@ class LlamaCppOptions:
     """A file."""
     prompt_cache: int | None = None
     """Bytes for prompts that left their slots; 0 keeps none."""
+    requantize: Requantize = "auto"
+    """Whether weights that are read slowly are converted; see :mod:`.requantize`."""
+    cache: Path | None = None
+    """The folder of weights, for converted ones; ``None`` converts nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Launch:
     draft: str | None
     prompt_cache: int
     memory: int
+    conversion: Conversion | None
 
     @property
     def files(self) -> str:
@@ -91,7 +97,12 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     least two for each slot, for a token of everybody who generates is in it too.
     The engine takes none that is smaller than the slots are many. Prompts that left their slots:
     an eighth of the memory, at most 8 GiB; none with a draft model, whose state is not saved.
+    Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
+    converted = conversion(weights, options.requantize, options.cache)
+    own_size = header.file_size
+    if converted is not None:
+        header = replace(header, file_size=converted.size)
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores()
     context, parallel = _context(options, header, kv_type)
@@ -107,12 +118,13 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         kv_type=kv_type,
         flash_attention=options.flash_attention,
         batch=options.batch and max(options.batch, parallel),
-        cpu_batch=max(_cpu_batch(header.file_size, threads), 2 * parallel),
+        cpu_batch=max(_cpu_batch(own_size, threads), 2 * parallel),
         lora=options.lora,
         draft=options.draft,
         prompt_cache=_prompt_cache(options),
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
+        conversion=converted,
     )
 
 

@@ -9,6 +9,9 @@ import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
+
+import structlog
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
@@ -17,6 +20,8 @@ from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
+
+log = structlog.get_logger(__name__)
 
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 # -P: nothing in the working directory is taken for a module.
@@ -70,7 +75,8 @@ class _Ended(Exception):
 async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str:
     """Return the address of the loaded child: its socket, or a port if it has no socket."""
     socket = process.ipc_socket.path
-    told = json.dumps({"launch": asdict(launch), "key": key, "socket": socket}) + "\n"
+    task = {"launch": asdict(launch), "key": key, "socket": socket}
+    told = json.dumps(task, default=os.fspath) + "\n"
     await process.tell(told.encode())
     async for line in process.stdout:
         if not line.startswith(b"{"):
@@ -78,7 +84,18 @@ async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str
         fact = json.loads(line)
         if fact.get("ready"):
             return socket or int(fact["address"].rpartition(":")[2])
+        _tell_conversion(Path(launch.weights).name, fact)
     raise _Ended
+
+
+def _tell_conversion(file: str, fact: dict[str, object]) -> None:
+    match fact:
+        case {"converted": float(fraction)}:
+            log.info("weights are converted", file=file, to="Q8_0", percent=round(fraction * 100))
+        case {"not_converted": reason}:
+            log.warning("weights are not converted", file=file, reason=reason)
+        case _:
+            pass
 
 
 def _load_failure(tail: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
-"""The metadata at the head of a GGUF file, versions 2 and 3, read safely.
+"""The head of a GGUF file, versions 2 and 3, read safely: its metadata and its table of tensors.
 
 Maps the file, checks every length against the file's end before it reads, and
 never allocates by a number that the file merely claims. Knows nothing about
-what the keys mean, about tensors, or about any engine.
+what the keys mean, about the numbers in a tensor, or about any engine.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _MAX_KEYS = 65_536
 _MAX_ITEMS = 1 << 24  # no vocabulary comes near; bounds the walk over a hostile array
 _INLINE_ITEMS = 4_096  # arrays up to here (per-layer numbers) are read, longer ones noted
 _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
+_MAX_DIMENSIONS = 4
+_ALIGNMENT = 32  # bytes, where the file names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,31 @@ class _Array:
     type: int
     count: int
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of the table."""
+
+    name: bytes
+    shape: tuple[int, ...]
+    type: int
+    """Number of its type."""
+    offset: int
+    """In bytes, from the start of the data of all tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTable:
+    """All tensors of a file, and the places of what surrounds them."""
+
+    tensors: tuple[Tensor, ...]
+    table: int
+    """Byte of the file where the table begins."""
+    data: int
+    """Byte of the file where the data of all tensors begin."""
+    alignment: int
+    """In bytes, of the data and of each tensor in them."""
 
 
 Value = int | float | bool | bytes | tuple[int | float | bool | bytes, ...] | _Array
@@ -65,7 +92,7 @@ class GgufMetadata:
         version = self._number(_U32)
         if version not in _VERSIONS:
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        self._number(_U64)  # of the tensors
+        self._tensors = self._number(_U64)
         count = self._number(_U64)
         if count > _MAX_KEYS:
             raise NotGguf(
@@ -75,6 +102,21 @@ class GgufMetadata:
         for _ in range(count):
             key = self._string().decode("utf-8", "replace")
             self.values[key] = self._value(self._number(_U32), key)
+        self._table = self._at
+
+    def tensors(self) -> TensorTable:
+        """Return the table of tensors; raise :class:`NotGguf` where it is damaged."""
+        self._at = self._table
+        found = []
+        for _ in range(self._tensors):
+            name, dimensions = self._string(), self._number(_U32)
+            if dimensions > _MAX_DIMENSIONS:
+                raise NotGguf(self._path, f"it has a tensor of {dimensions} dimensions")
+            shape = tuple(self._number(_U64) for _ in range(dimensions))
+            found.append(Tensor(name, shape, self._number(_U32), self._number(_U64)))
+        alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
+        data = -(-self._at // alignment) * alignment
+        return TensorTable(tuple(found), self._table, data, alignment)
 
     def _need(self, size: int) -> int:
         start = self._at
