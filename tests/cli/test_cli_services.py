@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from service import serving
 from typer.testing import CliRunner, Result
 
 from causerie.cli.root import app
+from causerie.cli.services import resident
 from causerie.engines.weights.cache import Cache, FolderCache, StoredFile
 from causerie.engines.weights.reference import Reference
 
@@ -44,13 +47,29 @@ def test_nothing_runs() -> None:
     assert (result.exit_code, result.stderr) == (1, NOBODY)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_memory_of_a_process() -> None:
+    assert (resident(os.getpid()) or 0) > 10_000_000
+    assert resident(None) is None
+
+
 def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
     with serving(tmp_path, FAKE.format("a") + KEPT) as service:
         header, first, second = run("ps").stdout.splitlines()
         address, pid = service.root.removeprefix("http://"), str(service.process.pid)
         assert header.split()[0] == "MODEL"
-        assert first.split() == ["a", "-", "absent", "-", "0/8", "-", address, pid]
-        assert second.split() == ["kept", "hf:org/repo", "absent", "-", "0/8", "-", address, pid]
+        assert first.split() == ["a", "-", "absent", "-", "0/8", "-", "-", address, pid]
+        assert second.split() == [
+            "kept",
+            "hf:org/repo",
+            "absent",
+            "-",
+            "0/8",
+            "-",
+            "-",
+            address,
+            pid,
+        ]
         (facts,) = json.loads(run("ps", "--json").stdout)
         assert (facts["pid"], facts["models"][1]["ref"]) == (service.process.pid, "hf:org/repo")
         result = run("stop", "b")
@@ -79,7 +98,7 @@ def test_several_services_are_told_apart_by_their_models(tmp_path: Path) -> None
         rows = {row[0]: row[1:] for row in map(str.split, run("ps").stdout.splitlines())}
         for name, service in (("a", first), ("b", second)):
             where = [service.root.removeprefix("http://"), str(service.process.pid)]
-            assert rows[name] == ["-", "ready", "8,192", "0/16", "-", *where]
+            assert rows[name] == ["-", "ready", "8,192", "0/16", "-", "-", *where]
         result = run("stop")
         assert result.exit_code == 2
         assert "several services are running; say which:\n" in result.stderr

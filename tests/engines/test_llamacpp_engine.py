@@ -111,6 +111,7 @@ async def test_status(engine: LlamaCppEngine, prompt: list[int]) -> None:
         "small", EngineState.READY, 2, 0,
     )  # fmt: skip
     assert (status.memory_bytes or 0) > 90_000_000
+    assert status.pid == engine.pid
 
 
 async def test_plain_text_forges_no_control_token(engine: LlamaCppEngine) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -25,7 +27,7 @@ from causerie.settings.environment import runtime_folder, variables
 
 _SECONDS = 5.0  # for an answer; a service that hangs is left out
 _LOOK_SECONDS = 0.1
-_COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "ADDRESS", "PID")
+_COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "ADDRESS", "PID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def ps(
     """Show the running services of this user, and their models.
 
     CONTEXT is in force for one request, prompt and output together. MEMORY is
-    an estimate. Below a pool stand its servers.
+    what a model has now, AT MOST an estimate of what it may take. Below a pool
+    stand its servers.
 
     **Examples**
 
@@ -151,7 +154,7 @@ def _listed(found: Sequence[Service]) -> str:
 def _table(found: Sequence[Service], known: Library) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in _COLUMNS:
-        right = title in {"CONTEXT", "BUSY", "MEMORY"}
+        right = title in {"CONTEXT", "BUSY", "MEMORY", "AT MOST"}
         table.add_column(title, no_wrap=True, justify="right" if right else "left")
     for one in found:
         where = (one.facts.address, str(one.facts.pid))
@@ -170,5 +173,19 @@ def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
         model.state,
         f"{model.context:,}" if model.context else "-",
         f"{model.busy}/{model.slots}",
-        size_text(model.memory_bytes) if model.memory_bytes else "-",
+        _size(resident(model.pid)),
+        _size(model.memory_bytes),
     )
+
+
+def resident(pid: int | None) -> int | None:
+    """Return the bytes of memory that a process has now, where the system says so."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _size(count: int | None) -> str:
+    return size_text(count) if count else "-"

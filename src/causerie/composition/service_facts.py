@@ -23,7 +23,9 @@ class RunningModel(Struct, frozen=True):
     slots: int
     busy: int
     memory_bytes: int | None
-    """An estimate; ``None`` where nothing is loaded."""
+    """The most that it may take, an estimate; ``None`` where nothing is loaded."""
+    pid: int | None = None
+    """Of its process, where the service has started it."""
     members: tuple[RunningMember, ...] = ()
     """Of a pool."""
 
@@ -62,6 +64,7 @@ def running_models(
             slots=status.slots,
             busy=status.busy,
             memory_bytes=status.memory_bytes,
+            pid=status.pid,
             members=tuple(
                 RunningMember(each.model, each.state.value, each.slots, each.busy)
                 for each in status.members

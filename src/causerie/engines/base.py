@@ -46,6 +46,8 @@ class EngineStatus:
     """An estimate until loaded."""
     context: int | None = None
     """Tokens of one request, prompt and output together, once the engine knows."""
+    pid: int | None = None
+    """Of the engine's process, where it is a child of ours."""
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()
     """Of a pool: its engines, each by its own name."""

@@ -155,6 +155,7 @@ class SupervisedEngine(ABC, Generic[C]):
             idle_seconds=time.monotonic() - self._pulse.beat,
             memory_bytes=self.memory_bytes,
             context=self.context,
+            pid=self.pid,
             detail=supervisor.detail,
         )
 
