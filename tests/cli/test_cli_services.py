@@ -59,7 +59,8 @@ def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
         address, pid = service.root.removeprefix("http://"), str(service.process.pid)
         assert header.split()[0] == "MODEL"
         assert first.split() == ["a", "-", "absent", "-", "0/8", "-", "-", address, pid]
-        assert second.split() == [
+        kept = ["kept", "hf:org/repo", "absent", "-", "0/8", "-", "-", address, pid]
+        assert second.split() == kept
             "kept",
             "hf:org/repo",
             "absent",
