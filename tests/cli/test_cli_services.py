@@ -61,16 +61,6 @@ def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
         assert first.split() == ["a", "-", "absent", "-", "0/8", "-", "-", address, pid]
         kept = ["kept", "hf:org/repo", "absent", "-", "0/8", "-", "-", address, pid]
         assert second.split() == kept
-            "kept",
-            "hf:org/repo",
-            "absent",
-            "-",
-            "0/8",
-            "-",
-            "-",
-            address,
-            pid,
-        ]
         (facts,) = json.loads(run("ps", "--json").stdout)
         assert (facts["pid"], facts["models"][1]["ref"]) == (service.process.pid, "hf:org/repo")
         result = run("stop", "b")
