@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -425,6 +426,27 @@ async def test_more_slots_than_a_batch_was_to_have_tokens(gguf: Path) -> None:
     await engine.start()
     made = await run(engine, TextRequest([1, 2, 3], 2, GREEDY, ignore_eos=True))
     assert len(tokens(made)) == 2
+    await engine.stop()
+
+
+async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
+    """Repetition is proposed in all slots at once, and a batch holds it."""
+    counted = " ".join(f"{n} bottles of beer on the wall," for n in range(1, 9))
+    alone = LlamaCppEngine("small", gguf, OPTIONS)
+    await alone.start()
+    prompt = await alone.tokenize([f"{counted} {counted} 1 bottles"], special=False)
+    grammar = "%llguidance {}\nstart: /[0-9a-z ,]+ wall, 99 bottles/"
+    requests = [
+        TextRequest(prompt, 40, GREEDY),
+        TextRequest(prompt, 30, GREEDY, grammar=grammar),
+    ]
+    wanted = [text(await run(alone, each)) for each in requests]
+    await alone.stop()
+    engine = LlamaCppEngine("small", gguf, replace(OPTIONS, speculation="ngram", batch=2))
+    await engine.start()
+    made = await asyncio.gather(*(run(engine, each) for each in requests))
+    assert [text(each) for each in made] == wanted
+    assert engine.restarts == 0
     await engine.stop()
 
 

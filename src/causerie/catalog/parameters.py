@@ -30,7 +30,7 @@ _SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
 """Ways to switch thinking, each written as the target knows it."""
 
 _OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
-"""The engine weighs no token that a draft model said ahead."""
+"""The engine gives no probabilities of tokens that were proposed to it."""
 
 
 def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
@@ -49,7 +49,7 @@ def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[
     return (known | _ALWAYS) & HONOURED
 
 
-def of_engine(engine: str, *, draft: bool) -> frozenset[str]:
-    """Return what an engine of ours supports; ``draft``: a second model proposes tokens to it."""
+def of_engine(engine: str, *, speculates: bool) -> frozenset[str]:
+    """Return what an engine of ours supports; ``speculates``: tokens are proposed to it."""
     honoured = HONOURED - refused_by(engine)
-    return honoured - _OF_PROBABILITIES if draft else honoured
+    return honoured - _OF_PROBABILITIES if speculates else honoured

@@ -44,7 +44,7 @@ def offered(
         {
             model.id: TargetCapabilities(
                 Candidate(model.id),
-                of_engine(model.engine, draft=bool(model.llamacpp.draft)),
+                of_engine(model.engine, speculates=model.llamacpp.speculates),
                 _own_profile(model, own[model.id]),
             )
             for model in settings.models

@@ -55,6 +55,13 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
             'Unset: an eighth of the memory, at most 8 GiB. `"0B"` keeps none.'
         ),
     ] = None
+    speculation: Annotated[
+        Literal["off", "ngram"],
+        Meta(
+            description='`"ngram"`: the engine proposes tokens that followed the last ones '
+            "earlier in the text, and checks several at once."
+        ),
+    ] = "off"
     requantize: Annotated[
         Literal["auto", "q8_0", "off"],
         Meta(
@@ -62,6 +69,11 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
             'converted to Q8_0, once, into the cache of weights. `"auto"`: those of small models.'
         ),
     ] = "auto"
+
+    @property
+    def speculates(self) -> bool:
+        """Whether tokens are proposed, which then have no probabilities."""
+        return self.draft is not None or self.speculation != "off"
 
     @property
     def prompt_cache_bytes(self) -> int | None:

@@ -82,6 +82,8 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
     yield from _engine(at, model)
     if model.format is not None:
         yield from _known((*at, "format"), model.format, _FORMATS)
+    if model.llamacpp.draft and model.llamacpp.speculation != "off":
+        yield Broken((*at, "llamacpp", "speculation"), "excludes `draft`; set one of them")
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:

@@ -119,10 +119,7 @@ def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | No
         )
     if launch["lora"]:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
-    if launch["draft"]:
-        params.speculative.draft.mparams.path = launch["draft"]
-        kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
-        params.speculative.types = [kind]
+    _speculate(params, launch)
     params.ctx_shift = False  # a prompt is never cut silently
     # A host name that ends in `.sock` is a path to it, and then the port must only not be zero.
     params.hostnames = [socket or "127.0.0.1"]
@@ -136,6 +133,18 @@ def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | No
     params.slot_save_path = files_for(os.getppid())
     params.warmup = True
     return params
+
+
+def _speculate(params: Any, launch: dict[str, Any]) -> None:
+    """Have tokens proposed by a draft model, or by what the text has said before."""
+    kinds = xllamacpp.common_speculative_type
+    if launch["draft"]:
+        params.speculative.draft.mparams.path = launch["draft"]
+        params.speculative.draft.n_max = launch["drafted"]
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    elif launch["drafted"]:
+        params.speculative.ngram_map_k.size_m = launch["drafted"]
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K]
 
 
 def _has_gpu(launch: dict[str, Any]) -> bool:

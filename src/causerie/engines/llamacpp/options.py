@@ -21,6 +21,10 @@ _BATCH_STEP = 64
 _MOST_BATCH = 512
 _CORE_SECONDS_PER_GB = 0.06
 _SLOTS = (8, 4, 2, 1)
+# Tokens proposed at a time, by a draft model and by repetition. The engine aborts if a batch
+# cannot hold those of all slots, each behind the token that the slot drew itself.
+_DRAFTED = 3
+_REPEATED = 12
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _MEMORY_LIMITS = (
@@ -49,6 +53,8 @@ class LlamaCppOptions:
     """A file."""
     draft: str | None = None
     """A file."""
+    speculation: Literal["off", "ngram"] = "off"
+    """Whether tokens are proposed from what the text has said before."""
     prompt_cache: int | None = None
     """Bytes for prompts that left their slots; 0 keeps none."""
     requantize: Requantize = "auto"
@@ -72,6 +78,8 @@ class Launch:
     cpu_batch: int
     lora: tuple[str, ...]
     draft: str | None
+    drafted: int
+    """Tokens that a draft model, or repetition, proposes at a time."""
     prompt_cache: int
     memory: int
     conversion: Conversion | None
@@ -95,8 +103,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     where their key-value caches would take more than a quarter of the memory
     that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
     least two for each slot, for a token of everybody who generates is in it too.
-    The engine takes none that is smaller than the slots are many. Prompts that left their slots:
-    an eighth of the memory, at most 8 GiB; none with a draft model, whose state is not saved.
+    No batch is smaller than what all slots generate in one step, proposed tokens
+    included. Prompts that left their slots: an eighth of the memory, at most 8 GiB;
+    none with a draft model, whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
     converted = conversion(weights, options.requantize, options.cache)
@@ -106,6 +115,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores()
     context, parallel = _context(options, header, kv_type)
+    drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
+    step = parallel * (1 + drafted)
     alongside = [
         Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
     ]
@@ -117,10 +128,11 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
         flash_attention=options.flash_attention,
-        batch=options.batch and max(options.batch, parallel),
-        cpu_batch=max(_cpu_batch(own_size, threads), 2 * parallel),
+        batch=options.batch and max(options.batch, step),
+        cpu_batch=max(_cpu_batch(own_size, threads), 2 * parallel, step),
         lora=options.lora,
         draft=options.draft,
+        drafted=drafted,
         prompt_cache=_prompt_cache(options),
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
