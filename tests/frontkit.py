@@ -21,7 +21,7 @@ from causerie.protocol.model_entries import (
     ReasoningSupport,
     ServedModelEntry,
 )
-from causerie.settings import Settings
+from causerie.settings import BrandingSettings, Settings
 from causerie.settings.tree import DoorSettings, ServerSettings
 
 THINKER = "org/thinker-with-eyes"
@@ -66,6 +66,7 @@ class Front:
     port: int
     pipeline: FrontPipeline
     server: ServerSettings = field(default_factory=ServerSettings)
+    branding: BrandingSettings = field(default_factory=BrandingSettings)
 
     @property
     def root(self) -> str:
@@ -85,7 +86,11 @@ async def front(*doors: MountedDoor) -> AsyncIterator[Front]:
         DoorSettings(name=door.name, prefix=door.prefix, keys="off" if door.open else ("0" * 64,))
         for door in doors
     )
-    FrontPage(lambda: Settings(server=found.server, doors=listed, models=())).mount(edge)
+
+    def settings() -> Settings:
+        return Settings(server=found.server, branding=found.branding, doors=listed, models=())
+
+    FrontPage(settings).mount(edge)
     async with serving(edge) as port:
         found.port = port
         yield found

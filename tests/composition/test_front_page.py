@@ -11,6 +11,7 @@ from edgekit import LOCKED, OPEN, call, make_edge
 from frontkit import Front, front
 
 from causerie.composition.front_page import leading_to
+from causerie.settings import BrandingSettings
 from causerie.settings.tree import ServerSettings
 
 PAGE = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -105,3 +106,20 @@ async def test_with_accounts_browsers_are_led_to_the_console() -> None:
     assert (led.status, led.headers["location"]) == (302, "/console/")
     for path, headers in (("/", {"accept": "*/*"}), ("//", PAGE)):
         assert (await call(edge, path, headers=headers)).status == 404
+
+
+async def test_the_page_bears_the_name_of_who_runs_the_service(shown: Front) -> None:
+    shown.branding = BrandingSettings(
+        name="Maison & Co",
+        accent="#ffd400",
+        terms="https://example.org/terms",
+        contact="help@example.org",
+    )
+    _, text = await ask(shown, **PAGE)
+    assert "<title>Chat · Maison &amp; Co</title>" in text
+    assert "Causerie" not in text
+    assert 'href="https://example.org/terms"' in text
+    assert 'href="mailto:help@example.org"' in text
+    (address,) = re.findall(r'href="([^"]+console\.[0-9a-f]+\.css)"', text)
+    _, style = await ask(shown, address)
+    assert style.rindex("--accent: #") > style.index(".palette")

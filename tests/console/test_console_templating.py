@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from causerie.console.branding import Branding
 from causerie.console.charts import Chart, stacked
 from causerie.console.statics import Statics
 from causerie.console.templating import environment, short
@@ -32,7 +33,7 @@ def test_a_number_is_short(number: int, shown: str) -> None:
 
 
 def test_no_axis_repeats_a_label() -> None:
-    made = environment(Statics("/static"))
+    made = environment(Statics("/static"), Branding())
     axis = made.get_template("parts/charts.html").module.axis  # type: ignore[attr-defined]
     ticks = Chart((), (), (0.0, 0.002, 0.004, 0.006))
     said = re.findall(r"<li>(.*?)</li>", axis(ticks, "${:.2f}".format))

@@ -13,6 +13,8 @@ from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
 
+from msgspec import structs
+
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.entry import StoredEntry
@@ -28,6 +30,7 @@ from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.branding import Branding
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
@@ -128,7 +131,11 @@ class AccountFrontend:
         console = ConsoleApplication(
             accounts,
             LiveServiceView(parts, accounts.projects, operations),
-            Site(options.address or "", tuple(map(ip_network, options.proxies))),
+            Site(
+                options.address or "",
+                tuple(map(ip_network, options.proxies)),
+                Branding(**structs.asdict(parts.settings.branding)),
+            ),
             clock=clock,
             sign_up=SignUp(self._outbox) if options.sign_up else None,
             providers=lambda: self._providers,

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from causerie.edge.application import Edge
 from causerie.edge.doors import nothing_at
 from causerie.edge.exchange import Exchange
-from causerie.settings import Settings
+from causerie.settings import BrandingSettings, Settings
 from causerie.settings.front_page import chat_base_urls, has_chat_page
 
 if TYPE_CHECKING:
@@ -54,14 +56,15 @@ class FrontPage:
     async def _made(self) -> ChatPage:
         async with self._making:
             if self._page is None:
-                self._page = await asyncio.to_thread(_make)
+                self._page = await asyncio.to_thread(_make, self._settings().branding)
             return self._page
 
 
-def _make() -> ChatPage:
+def _make(branding: BrandingSettings) -> ChatPage:
+    from causerie.console.branding import Branding  # noqa: PLC0415 - as below
     from causerie.console.chat_page import ChatPage  # noqa: PLC0415 - memory, for visitors only
 
-    return ChatPage(_STATIC)
+    return ChatPage(_STATIC, Branding(**structs.asdict(branding)))
 
 
 def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:

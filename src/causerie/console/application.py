@@ -68,14 +68,15 @@ class ConsoleApplication:
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        self._statics = Statics(_STATIC)
+        site = site or Site()
+        self._statics = Statics(_STATIC, site.brand.style())
         pages = routes(service_view, open_to_all=sign_up is not None)
         self._routes = RouteTable(pages, str.isprintable)
         paths = {page.path for page in pages}
         self._services = ConsoleServices(
             accounts,
-            environment(self._statics),
-            site or Site(),
+            environment(self._statics, site.brand),
+            site,
             clock,
             tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,

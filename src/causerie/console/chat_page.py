@@ -10,6 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from causerie.catalog.page_cache import CachedPage
+from causerie.console.branding import Branding
 from causerie.console.examples import SCHEMA, TOOLS
 from causerie.console.playground_fields import number_fields
 from causerie.console.security import HEADERS
@@ -24,9 +25,9 @@ _HTML = "text/html; charset=utf-8"
 class ChatPage:
     """The page, and the scripts and styles that it loads."""
 
-    def __init__(self, static_prefix: str) -> None:
-        self._statics = Statics(static_prefix)
-        self._template = environment(self._statics).get_template("chat.html")
+    def __init__(self, static_prefix: str, brand: Branding) -> None:
+        self._statics = Statics(static_prefix, brand.style())
+        self._template = environment(self._statics, brand).get_template("chat.html")
         self._pages: dict[tuple[str, ...], CachedPage] = {}
 
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...]) -> None:

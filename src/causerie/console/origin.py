@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+from causerie.console.branding import Branding
 from causerie.edge.exchange import Exchange
 from causerie.errors import Forbidden
 
@@ -19,7 +20,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The site's own addresses.
+    """The site's own addresses, and how it presents itself.
 
     ``address`` is its public one, like ``https://llm.example``, where that is
     known; without it a request's ``Host`` says. ``proxies`` are trusted.
@@ -27,6 +28,7 @@ class Site:
 
     address: str = ""
     proxies: tuple[Network, ...] = ()
+    brand: Branding = Branding()  # noqa: RUF009 - frozen
 
     def secure(self, exchange: Exchange) -> bool:
         """Return true if the visitor came by https."""

@@ -32,13 +32,14 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 class Statics:
     """All static files below one address. The styles are one file, in the order of their names."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, last_style: bytes = b"") -> None:
+        """``last_style`` follows the styles of the folder."""
         self._addresses: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
-        style = b"\n".join(kept.pop(name) for name in styles)
+        style = b"\n".join(kept.pop(name) for name in styles) + b"\n" + last_style
         scripts = {name: kept.pop(name) for name in list(kept) if name.endswith(".js")}
         for name, content in kept.items():
             self._add(prefix, name, content)

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causerie.accounts.money import exact, rounded
+from causerie.console.branding import Branding
 from causerie.console.capabilities import folded
 from causerie.console.statics import Statics
 
@@ -23,7 +24,7 @@ _LOOKS = {
 _THOUSAND = 1000
 
 
-def environment(statics: Statics) -> Environment:
+def environment(statics: Statics, brand: Branding) -> Environment:
     """The environment that every page is rendered in."""
     made = Environment(
         loader=PackageLoader("causerie.console"),
@@ -50,6 +51,7 @@ def environment(statics: Statics) -> Environment:
         "stamp": stamp,
     }
     made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
+    made.globals["brand"] = brand
     return made
 
 

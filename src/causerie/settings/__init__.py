@@ -8,6 +8,7 @@ their meaning.
 from __future__ import annotations
 
 from causerie.settings.alias import AliasSettings, AliasTarget
+from causerie.settings.branding import BrandingSettings
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import LimitSettings
@@ -41,6 +42,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "AliasSettings",
     "AliasTarget",
+    "BrandingSettings",
     "ConsoleSettings",
     "DoorSettings",
     "EngineLimits",

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alias import AliasSettings, AliasTarget
+from causerie.settings.branding import BrandingSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
@@ -408,6 +409,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: StoreSettings = StoreSettings()
     shared: SharedSettings = SharedSettings()
     console: ConsoleSettings = ConsoleSettings()
+    branding: BrandingSettings = BrandingSettings()
     mail: Mail = Mail()
     identity_providers: tuple[IdentityProvider, ...] = ()
     logging: LoggingSettings = LoggingSettings()

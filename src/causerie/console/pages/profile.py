@@ -13,7 +13,6 @@ from causerie.console.paging import page_of
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
 
-_ISSUER = "Causerie"
 _PAGE = "profile/profile.html"
 _LONGEST_ADDRESS = 600
 _REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
@@ -56,7 +55,7 @@ async def change_password(context: RequestContext) -> None:
 async def enrol(context: RequestContext) -> None:
     """Begin with two-factor authentication: a picture for the app, and a field for its first
     code."""
-    enrolment = await context.accounts.profile.enrol(context.me, _ISSUER)
+    enrolment = await context.accounts.profile.enrol(context.me, context.services.site.brand.name)
     await _show_enrolment(context, enrolment.address, enrolment.secret)
 
 
