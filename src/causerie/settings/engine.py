@@ -72,7 +72,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     @property
     def speculates(self) -> bool:
-        """Whether tokens are proposed, which then have no probabilities."""
+        """True if tokens are proposed to the engine, which then have no probabilities."""
         return self.draft is not None or self.speculation != "off"
 
     @property

@@ -1,4 +1,4 @@
-"""Which weights the engine reads slowly on this machine, and where their faster form is kept.
+"""Weights that the engine reads slowly on this machine, and the place of their faster form.
 
 The engine has kernels that read many rows at once for some types of numbers, and computes with
 the others row by row. A file is converted once; the copy lies in the cache of weights.
@@ -60,7 +60,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class SlowWeights:
-    """What is slow in a model's files."""
+    """The slow types in a model's files."""
 
     names: str
     """Of the types."""
