@@ -103,3 +103,36 @@ async def test_what_cannot_be_is_a_sentence(
     ended, out, err = await run(tmp_path, *arguments)
     assert (ended, out) == (code, "")
     assert "Traceback" not in err
+
+
+async def test_two_providers_in_turns_and_a_saved_result(tmp_path: Path) -> None:
+    async with (
+        upstream(Reply("Once upon a time.", pause=0.002), models=["m"]) as here,
+        upstream(Reply("Once upon a time.", pause=0.02), models=["m"]) as there,
+    ):
+        short = ("-s", "1", "-s", "2", "--seconds", "0.3")
+        code, out, err = await run(tmp_path, here.base_url, "--compare", there.base_url, *short)
+        assert code == 0, err
+        compared = out.partition(f"Compared with {there.base_url}:\n")[2]
+        head, one, two = compared.splitlines()
+        assert head.split() == ["streams", "tokens/s", "there", "ratio", "first", "there", "ratio"]
+        assert one.split()[0] == "1"
+        assert float(two.split()[3]) > 1  # tokens
+        order = [words.split(",")[0] for words in err.splitlines() if "at a time" in words]
+        assert order == [here.base_url, there.base_url, there.base_url, here.base_url]
+        code, out, _ = await run(tmp_path, there.base_url, "--json", *short)
+        (tmp_path / "before.json").write_text(out)
+        code, out, _ = await run(
+            tmp_path, here.base_url, "--compare", "before.json", "--json", *short
+        )
+        found = json.loads(out)
+        assert (code, [one["streams"] for one in found["there"]]) == (0, [1, 2])
+        assert found["here"][0]["tokens_a_second"] > found["there"][0]["tokens_a_second"]
+    (tmp_path / "other.json").write_text("{}")
+    for file, words in (
+        ("none.json", "neither an address nor a file"),
+        ("other.json", "no output"),
+    ):
+        code, _, err = await run(tmp_path, "http://127.0.0.1:1/v1", "--compare", file)
+        assert code == 2
+        assert words in " ".join(err.split())

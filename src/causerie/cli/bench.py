@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -19,7 +20,7 @@ from causerie.cli.asking import HERE, explained, first_model
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, settings_in_force
 from causerie.cli.probe import KeyFile, KeyName, KeyText, Kind
-from causerie.cli.runs import line, show, watch
+from causerie.cli.runs import line, show, show_compared, watch
 from causerie.cli.terminal import printable
 from causerie.edge.ownership import owned
 from causerie.providers.dialects import GENERIC
@@ -51,6 +52,13 @@ MaxTokens = Annotated[
 Same = Annotated[
     bool, typer.Option("--same", help="The same prompt each time, so that prompt caches help.")
 ]
+Compare = Annotated[
+    str | None,
+    typer.Option(
+        "--compare", metavar="URL|FILE",
+        help="Another provider, measured in turns, or a file with the output of --json.",
+    ),
+]  # fmt: skip
 
 
 def bench(
@@ -67,6 +75,7 @@ def bench(
     key_env: KeyName = None,
     key_file: KeyFile = None,
     dialect: Kind = None,
+    compare: Compare = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
     config: Config = None,
 ) -> None:
@@ -77,9 +86,13 @@ def bench(
     one, so that no cache knows it. What the replies cost is for you to pay. Without one of the
     options for a key it is found as `causerie probe` finds it.
 
+    Another provider to compare with is asked for the same model, and without one for its first.
+
     **Examples**
 
     `causerie bench`
+
+    `causerie bench --compare http://127.0.0.1:11434/v1`
 
     `causerie bench http://gpu:8000/v1 -s 1 -s 32 -s 256 --seconds 30 --max-tokens 500`
     """
@@ -89,44 +102,95 @@ def bench(
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
         asking = BenchPrompt(prompt_tokens, max_tokens, same, seconds)
         notes = Console(stderr=True)
-        run = _Run(address, reach, asking, notes)
-        found = asyncio.run(run.figures(model, streams or _STREAMS))
-        if as_json:
-            typer.echo(msgspec.json.encode(found))
-        else:
-            show(Console(), found)
+        runs = [_Run(address, reach, asking, notes)]
+        before = _saved(compare) if compare is not None else None
+        if compare is not None and before is None:
+            other = compare.rstrip("/")
+            runs.append(_Run(other, access(other, loaded, KeyOptions(), None), asking, notes))
+        found, *others = asyncio.run(_in_turns(runs, model, streams or _STREAMS))
+        _tell(found, others[0] if others else before, compare or "", as_json=as_json)
         if not any(one.replies for one in found):
             raise CommandFailed("no reply came to its end")
 
 
+def _tell(
+    here: Sequence[Figures], there: Sequence[Figures] | None, name: str, *, as_json: bool
+) -> None:
+    if as_json:
+        both = here if there is None else {"here": here, "there": there}
+        typer.echo(msgspec.json.encode(both))
+        return
+    show(Console(), here)
+    if there is not None:
+        show_compared(Console(), here, there, name)
+
+
+def _saved(compare: str) -> list[Figures] | None:
+    """Return the figures in a file; ``None`` for an address. Raises :class:`CommandFailed`."""
+    if compare.startswith(("http://", "https://")):
+        return None
+    try:
+        return msgspec.json.decode(Path(compare).read_bytes(), type=list[Figures])
+    except OSError as error:
+        words = f"{compare} is neither an address nor a file: {error.strerror}"
+        raise CommandFailed(words, ExitCode.USAGE) from error
+    except msgspec.MsgspecError as error:
+        words = f"{compare} is no output of `causerie bench --json`: {error}"
+        raise CommandFailed(words, ExitCode.USAGE) from error
+
+
+async def _in_turns(
+    runs: Sequence[_Run], model: str | None, streams: Sequence[int]
+) -> list[list[Figures]]:
+    """Return the figures of each provider. The first of a pair is the second of the next."""
+    found: list[list[Figures]] = [[] for _ in runs]
+    try:
+        for run in runs:
+            await run.begin(model, max(streams))
+        for index, count in enumerate(streams):
+            pairs = list(zip(runs, found, strict=True))
+            for run, figures in pairs[::-1] if index % 2 else pairs:
+                figures.append(await run.measure(count))
+    finally:
+        for run in runs:
+            await run.close()
+    return found
+
+
 class _Run:
-    """One run of the command."""
+    """One provider that is measured."""
 
     def __init__(self, base_url: str, access: Access, asking: BenchPrompt, notes: Console) -> None:
         self._base_url = base_url
         self._access = access
         self._asking = asking
         self._notes = notes
+        self._opened: Provider | None = None
+        self._load: BenchLoad | None = None
 
-    async def figures(self, model: str | None, streams: Sequence[int]) -> list[Figures]:
-        """Those of each run. Raises :class:`CommandFailed`."""
-        provider = self._provider(max(streams))
-        try:
-            name = model or await first_model(provider, self._base_url)
-            load = BenchLoad(ProviderTarget(provider, name, separators=Separation()), self._asking)
-            self._say(f"{name} at {self._base_url}: the first reply, which is not counted")
-            with explained(self._base_url):
-                await load.once()  # the model may be loaded for it
-            return [await self._run(load, count) for count in streams]
-        finally:
-            await provider.close()
+    async def begin(self, model: str | None, most: int) -> None:
+        """Have one reply, for up to ``most`` at a time later. Raises :class:`CommandFailed`."""
+        provider = self._opened = self._provider(most)
+        name = model or await first_model(provider, self._base_url)
+        target = ProviderTarget(provider, name, separators=Separation())
+        self._load = BenchLoad(target, self._asking)
+        self._say(f"{name} at {self._base_url}: the first reply, which is not counted")
+        with explained(self._base_url):
+            await self._load.once()  # the model may be loaded for it
 
-    async def _run(self, load: BenchLoad, streams: int) -> Figures:
+    async def measure(self, streams: int) -> Figures:
+        """Return the figures of ``streams`` replies at a time, after :meth:`begin`."""
+        assert self._load is not None
         seen = BenchProgress()
         async with owned(watch(self._notes, streams, self._asking.seconds, seen)):
-            found = await load.run(streams, seen)
-        self._say(line(found))
+            found = await self._load.run(streams, seen)
+        self._say(f"{self._base_url}, {line(found)}")
         return found
+
+    async def close(self) -> None:
+        """End its connections."""
+        if self._opened is not None:
+            await self._opened.close()
 
     def _provider(self, streams: int) -> Provider:
         asking = self._asking

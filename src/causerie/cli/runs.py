@@ -69,6 +69,40 @@ def show(console: Console, runs: Sequence[Figures]) -> None:
         console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
+def show_compared(
+    console: Console, here: Sequence[Figures], there: Sequence[Figures], name: str
+) -> None:
+    """Show the figures beside those of another provider, or of an earlier time."""
+    others = {one.streams: one for one in there}
+    words = f"Compared with {name}:"
+    console.print(words, markup=False, highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for title in ("streams", "tokens/s", "there", "ratio", "first", "there", "ratio"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in here:
+        other = others.get(one.streams)
+        if other is None:
+            continue
+        rates = one.tokens_a_second, other.tokens_a_second
+        waits = _median(one), _median(other)
+        table.add_row(
+            str(one.streams),
+            *(f"{rate:,.1f}" for rate in rates),
+            _ratio(*rates),
+            *("-" if wait is None else _time(wait) for wait in waits),
+            _ratio(*waits),
+        )
+    console.print(table)
+
+
+def _median(found: Figures) -> float | None:
+    return None if found.first_token is None else found.first_token.p50
+
+
+def _ratio(here: float | None, there: float | None) -> str:
+    return f"{here / there:.2f}" if here is not None and there else "-"
+
+
 def _notes(runs: Sequence[Figures]) -> Iterator[str]:
     yield (
         "first: until the first token; each: from one token to the next; medians, and what "
