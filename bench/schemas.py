@@ -5,7 +5,8 @@ python bench/schemas.py --corpus FOLDER [--vocabulary model.gguf] [--sample 500]
 Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, or a list of schemas
 with documents, as the official test suite of JSON Schema has them. Documents are given to the
 grammar and to the check, whose verdicts are compared with those of the file. Prints the counts, the
-most frequent reasons of refusals, and the time from the schema to the verdict.
+refusals by class (no document satisfies the schema, it names a document that was not given, other)
+with their most frequent reasons, and the time from the schema to the verdict.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
 READER = "causerie.engines.weights.vocabulary:read_vocabulary"
+_CLASSES = {
+    "no document satisfies it": re.compile(
+        "no (finite )?document can satisfy it|admits no document"
+    ),
+    "names a document that was not given": re.compile("names a document that is not in the schema"),
+    "other": re.compile(""),
+}
 _NUMBERS = re.compile(r"[0-9]+|'[^']*'|#\S*")
 
 
@@ -49,6 +57,7 @@ class Findings:
     """Counts over all schemas."""
 
     total: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     left: int = 0
@@ -89,6 +98,7 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_:
         all_.compiled.append(time.perf_counter() - begin)
     except ServiceError as error:
         reason = error.message.partition("cannot be enforced: ")[2] or error.message
+        all_.classes[next(name for name, said in _CLASSES.items() if said.search(reason))] += 1
         all_.reasons[_NUMBERS.sub("N", reason)[:100]] += 1
         all_.refused.append(f"{case.name}: {error.message[:160]}")
         return
@@ -125,6 +135,9 @@ def _print(all_: Findings, *, verbose: bool) -> None:
     print(
         f"{all_.total} schemas, {refused} refused ({share:.2f} %), {all_.left} checked at the end"
     )
+    for name in _CLASSES:
+        of = all_.classes[name]
+        print(f"{of:6} ({100 * of / max(all_.total, 1):.2f} %) {name}")
     for reason, count in all_.reasons.most_common(30 if verbose else 12):
         print(f"{count:6} {reason}")
     for what, times in (("schema to grammar", all_.prepared), ("compilation", all_.compiled)):

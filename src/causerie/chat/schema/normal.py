@@ -22,7 +22,14 @@ from causerie.chat.schema.overlap import PatternIndex, PatternOverlap
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
-from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
+from causerie.chat.schema.values import (
+    LEAKY_RANGE,
+    MAX_DEPTH,
+    Values,
+    is_leaky_range,
+    is_number,
+    multiples,
+)
 from causerie.errors import InvalidRequest
 
 Node = dict[str, object]
@@ -190,8 +197,10 @@ class Rewriter:
 
     def _enum(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        if not isinstance(value, list) or not value:
-            raise self._refuse(pointer, "it must be an array of at least one value.")
+        if not isinstance(value, list):
+            raise self._refuse(pointer, "it must be an array.")
+        if not value:
+            raise self._refuse(pointer, "it lists nothing, so no document can satisfy it.")
         out[key] = [
             self._values.constant(option, step(pointer, index))
             for index, option in enumerate(value)
@@ -201,7 +210,9 @@ class Rewriter:
         pointer = step(place.pointer, key)
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
             raise self._refuse(
-                pointer, "only references within the schema are supported (`#/$defs/name`)."
+                pointer,
+                f"{str(value)[:200]!r} names a document that is not in the schema; "
+                "put it below `$defs`, with its `$id`.",
             )
         self._resolve(value, at=pointer)
         target = (value, self._alone(place, key))
@@ -313,17 +324,33 @@ class Rewriter:
             if not value:
                 return
             value = place.schema.get(plain)
-        out[key] = self._values.number(value, step(place.pointer, key))
+        pointer = step(place.pointer, key)
+        number = self._values.finite(value, pointer)
+        if not self.for_grammar:
+            out[key] = number
+            return
+        _conjoin(out, *self._values.bound(key, number, pointer))
 
     def _multiple(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        number = self._values.number(value, pointer)
+        number = self._values.finite(value, pointer)
         if number <= 0:
             raise self._refuse(pointer, "it must be above 0.")
         most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
             raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
-        out[key] = number
+        if not self.for_grammar:
+            out[key] = number
+            return
+        kind = place.schema.get("type")
+        number, few = multiples(number, whole=kind == "integer")
+        if few is not None:
+            held: list[object] = [{"enum": few}]
+            if kind not in ("integer", "number"):
+                held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
+            out["allOf"] = [*_list(out.get("allOf")), {"anyOf": held}]
+        elif not (kind == "integer" and number == 1):
+            out[key] = self._values.number(number, pointer)
 
     # Keywords of arrays
 
