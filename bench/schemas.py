@@ -1,12 +1,14 @@
 """Schemas of a folder: refused, enforced by the grammar alone, or with the check of the answer.
 
-python bench/schemas.py --corpus FOLDER [--vocabulary model.gguf] [--sample 500]
+python bench/schemas.py --corpus FOLDER [--documents FOLDER] [--vocabulary FILE] [--sample 500]
 
 Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, or a list of schemas
 with documents, as the official test suite of JSON Schema has them. Documents are given to the
 grammar and to the check, whose verdicts are compared with those of the file. Prints the counts, the
 refusals by class (no document satisfies the schema, it names a document that was not given, other)
-with their most frequent reasons, and the time from the schema to the verdict.
+with their most frequent reasons, and the time from the schema to the verdict. Documents of the
+other folder are those that the official test suite has at http://localhost:1234/; each is put into
+the schemas that refer to it.
 """
 
 from __future__ import annotations
@@ -20,18 +22,21 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from causerie.chat.answer import answer_plan
 from causerie.chat.compiler import Compiler
 from causerie.chat.schema import PreparedSchema, WhiteSpace, prepare
+from causerie.chat.schema.addresses import Addresses
+from causerie.chat.schema.meta_schemas import Documents, with_documents
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate_json
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
+_HOST = "http://localhost:1234/"
 READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 _CLASSES = {
     "no document satisfies it": re.compile(
@@ -83,6 +88,22 @@ def cases(folder: Path) -> Iterator[Case]:
             yield Case(name, found.get("json_schema", found))
 
 
+def documents_of(folder: Path) -> Documents:
+    """Return the documents of a folder by their addresses."""
+    found = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))}
+    return {
+        _HOST + path.relative_to(folder).as_posix(): document
+        for path, document in found.items()
+        if isinstance(document, dict)
+    }
+
+
+def _with(documents: Documents, case: Case) -> Case:
+    if not documents or not isinstance(case.schema, dict):
+        return case
+    return replace(case, schema=with_documents(Addresses(case.schema), documents).whole)
+
+
 async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_: Findings) -> None:
     """Add one schema to the findings."""
     all_.total += 1
@@ -116,7 +137,8 @@ def _compare(case: Case, prepared: PreparedSchema, all_: Findings) -> None:
 
 async def run(arguments: argparse.Namespace) -> None:
     """Measure all schemas and print the findings."""
-    found = list(cases(arguments.corpus))
+    documents = documents_of(arguments.documents) if arguments.documents else {}
+    found = [_with(documents, case) for case in cases(arguments.corpus)]
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
     all_ = Findings()
@@ -153,6 +175,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--corpus", type=Path, required=True, help="folder with schemas")
+    parser.add_argument("--documents", type=Path, help="documents that schemas may refer to")
     parser.add_argument("--vocabulary", help="model file whose tokens the grammars are compiled by")
     parser.add_argument("--sample", type=int, help="so many of the schemas, chosen at random")
     parser.add_argument("--verbose", action="store_true", help="name every schema")

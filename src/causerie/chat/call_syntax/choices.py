@@ -21,10 +21,10 @@ from causerie.chat.call_syntax.conjunction import (
     refused,
     settled,
 )
-from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.keywords import APPLIES, is_annotation
 from causerie.chat.schema.names import plain
 from causerie.chat.schema.narrowing import SchemaNarrowing
+from causerie.chat.schema.placing import placed
 from causerie.chat.schema.refusal import step
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})

@@ -151,6 +151,11 @@ _REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
 _RULES = ENFORCED | _REFUSED
 
 
+def is_applied(key: str) -> bool:
+    """Return whether subschemas may stand in the value of a keyword."""
+    return key in _RULES or key in ("$defs", "definitions", "additionalItems")
+
+
 def is_annotation(key: str) -> bool:
     """Return whether a keyword has no effect on validity.
 
