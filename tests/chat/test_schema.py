@@ -466,6 +466,8 @@ def test_rules_that_no_grammar_has_are_said_with_others(
          '"ab"'),
         ({"type": "array", "contains": NUMBER, "maxContains": 1}, "maxContains", "[1]", "[1, 2]"),
         ({"type": "object", "minProperties": 2}, "minProperties", '{"a": 1, "b": 2}', '{"a": 1}'),
+        ({**of(a={}), "allOf": [{"required": ["a"]}], "unevaluatedProperties": False},
+         "unevaluatedProperties", '{"a": 1}', '{"a": 1, "b": 1}'),
         ({"propertyNames": {"pattern": "^a"}, "properties": {"b": {}}, "type": "object",
           "additionalProperties": True}, "propertyNames", '{"ab": 1}', '{"b": 1}'),
         ({"allOf": [{"patternProperties": {"^x": NUMBER}}, {"type": "object"}]},

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
+from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain, satisfiable
 from causerie.chat.schema.narrowing import SchemaNarrowing
@@ -69,10 +70,13 @@ class Rewriter:
     root: JsonSchema
     param: str
     for_grammar: bool = False
+    checked: set[str] = field(default_factory=set)
+    """Pointers of schemas of which the grammar admits more than they do; they are marked."""
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _left: dict[str, str] = field(default_factory=dict)  # by pointer
+    _marked: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _overlap: PatternOverlap = field(default_factory=PatternOverlap)
@@ -95,6 +99,8 @@ class Rewriter:
             target = self._schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
+        if not self.for_grammar and self.checked - self._marked:
+            top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
@@ -120,6 +126,12 @@ class Rewriter:
     def left(self) -> tuple[tuple[str, str], ...]:
         """Return the pointers and keywords of which the grammar admits more than they do."""
         return tuple(self._left.items())
+
+    def _leave(self, schema: str, pointer: str, keyword: str) -> None:
+        """Note a keyword that is left to the check; that items differ has a way of its own."""
+        self._left[pointer] = keyword
+        if keyword != "uniqueItems":
+            self.checked.add(schema)
 
     def _ignore(self, pointer: str, name: str) -> None:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
@@ -151,7 +163,7 @@ class Rewriter:
                 raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore(step(pointer, key), words.ignored_keyword(key))
-        self._finish_object(place, out)
+        self._finish(place, out)
         if is_leaky_range(out):
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
@@ -166,7 +178,8 @@ class Rewriter:
         if isinstance(said, bool):
             return said
         narrowed = self._narrowing.of(said, pointer, alone=alone)
-        self._left.update({step(pointer, keyword): keyword for keyword in narrowed.left})
+        for keyword in narrowed.left:
+            self._leave(pointer, step(pointer, keyword), keyword)
         return narrowed.schema
 
     def _below(
@@ -394,7 +407,9 @@ class Rewriter:
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if self.for_grammar and not place.by_itself:
-            self._left[pointer] = key  # alongside other schemas of the object, grammars have none
+            self._leave(
+                place.pointer, pointer, key
+            )  # alongside other schemas of the object, grammars have none
             return
         index, groups = PatternIndex(), list[_Group]()
         for pattern, schema in self._named(value, pointer):
@@ -411,7 +426,7 @@ class Rewriter:
                 index.add(rewritten, rival)
                 groups[rival].patterns.append(rewritten)
             elif self.for_grammar:
-                self._left[at] = key
+                self._leave(place.pointer, at, key)
             else:
                 groups[rival].part = {"allOf": [groups[rival].part, part]}
         out[key] = {group.pattern: group.part for group in groups}
@@ -442,8 +457,11 @@ class Rewriter:
         self._values.count(pointer, values=len(value), text=sum(map(len, value)))
         out[key] = list(dict.fromkeys(value))
 
-    def _finish_object(self, place: Place, out: Node) -> None:
-        """Combine the keywords of an object that affect each other."""
+    def _finish(self, place: Place, out: Node) -> None:
+        """Mark a schema that has to be checked; combine keywords that affect each other."""
+        if not self.for_grammar and place.pointer in self.checked:
+            self._marked.add(place.pointer)
+            out[CHECKED] = True
         required = _list(out.get("required"))
         fewest = out.get("minProperties")
         if self.for_grammar and isinstance(fewest, int) and fewest <= len(required):
