@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.chat.document_watch import Broken, DocumentWatch, Repeat
+from causerie.chat.document_watch import BrokenRule, DocumentWatch, Repeat
 from causerie.chat.schema import prepare
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import validate_json
@@ -124,7 +124,7 @@ def test_a_value_with_rules_that_no_grammar_has_is_held_until_it_is_complete() -
     assert set(held[end + 1 : inside]) == {None}
     assert set(held[inside:-2]) == {inside}
     name = text.index('"n"')
-    assert isinstance(document.fault, Broken)
+    assert isinstance(document.fault, BrokenRule)
     assert (document.fault.start, document.fault.blamed) == (inside, (name, len(text) - 2))
 
 
@@ -133,5 +133,5 @@ def test_an_excluded_text_is_found_as_soon_as_it_is_complete() -> None:
     document = DocumentWatch(prepare(schema, param="p").rules)
     for position, piece in enumerate(["[", '"a', '"', ', "x', 'y"']):
         document.feed(piece, position)
-    assert isinstance(document.fault, Broken)
+    assert isinstance(document.fault, BrokenRule)
     assert (document.fault.start, document.fault.blamed) == (3, None)

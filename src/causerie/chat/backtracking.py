@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from causerie.chat.document_watch import Broken, Repeat
+from causerie.chat.document_watch import BrokenRule, Repeat
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.errors import InternalError
@@ -159,7 +159,7 @@ class _Backtracking:
             "differ, and the model found no other item in the attempts that it had."
         )
 
-    async def _mend(self, broken: Broken) -> None:
+    async def _mend(self, broken: BrokenRule) -> None:
         """Write the value that breaks a rule anew, from one of its tokens on."""
         written = list(self._tokens)
         start = max(broken.start, self._given)
@@ -249,7 +249,7 @@ class _Backtracking:
         )
 
 
-def _places(broken: Broken, start: int, end: int) -> Iterator[int]:
+def _places(broken: BrokenRule, start: int, end: int) -> Iterator[int]:
     """Yield the places from which a value is written anew, each further ahead than the last.
 
     The part that the fault is about comes first, then the value around it.

@@ -32,7 +32,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRule:
     """A complete value that breaks a rule."""
 
     reason: str
@@ -42,7 +42,7 @@ class Broken:
     """Positions of the beginning and the end of the part that the fault is about, with its name."""
 
 
-Fault = Repeat | Broken
+Fault = Repeat | BrokenRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class DocumentWatch:
             if fault is not None:
                 blamed = self._parts.get(self._pointer + fault.pointer[1:])
                 whole = fault.pointer == "#"
-                self.fault = Broken(fault.reason, value.position, None if whole else blamed)
+                self.fault = BrokenRule(fault.reason, value.position, None if whole else blamed)
                 return
         if not any(above.checked for above in self._values):
             self._parts.clear()
