@@ -1,11 +1,14 @@
 """Schemas of a folder: refused, enforced by the grammar alone, or with the check of the answer.
 
-python bench/schemas.py --corpus FOLDER [--vocabulary model.gguf] [--sample 500]
+python bench/schemas.py --corpus FOLDER [--documents FOLDER] [--vocabulary FILE] [--sample 500]
 
 Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, or a list of schemas
 with documents, as the official test suite of JSON Schema has them. Documents are given to the
 grammar and to the check, whose verdicts are compared with those of the file. Prints the counts, the
-most frequent reasons of refusals, and the time from the schema to the verdict.
+refusals by class (no document satisfies the schema, it names a document that was not given, other)
+with their most frequent reasons, and the time from the schema to the verdict. Documents of the
+other folder are those that the official test suite has at http://localhost:1234/; each is put into
+the schemas that refer to it.
 """
 
 from __future__ import annotations
@@ -19,19 +22,29 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from causerie.chat.answer import answer_plan
 from causerie.chat.compiler import Compiler
 from causerie.chat.schema import PreparedSchema, WhiteSpace, prepare
+from causerie.chat.schema.addresses import Addresses
+from causerie.chat.schema.meta_schemas import Documents, with_documents
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate_json
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
+_HOST = "http://localhost:1234/"
 READER = "causerie.engines.weights.vocabulary:read_vocabulary"
+_CLASSES = {
+    "no document satisfies it": re.compile(
+        "no (finite )?document can satisfy it|admits no document"
+    ),
+    "names a document that was not given": re.compile("names a document that is not in the schema"),
+    "other": re.compile(""),
+}
 _NUMBERS = re.compile(r"[0-9]+|'[^']*'|#\S*")
 
 
@@ -49,6 +62,7 @@ class Findings:
     """Counts over all schemas."""
 
     total: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     left: int = 0
@@ -74,6 +88,22 @@ def cases(folder: Path) -> Iterator[Case]:
             yield Case(name, found.get("json_schema", found))
 
 
+def documents_of(folder: Path) -> Documents:
+    """Return the documents of a folder by their addresses."""
+    found = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))}
+    return {
+        _HOST + path.relative_to(folder).as_posix(): document
+        for path, document in found.items()
+        if isinstance(document, dict)
+    }
+
+
+def _with(documents: Documents, case: Case) -> Case:
+    if not documents or not isinstance(case.schema, dict):
+        return case
+    return replace(case, schema=with_documents(Addresses(case.schema), documents).whole)
+
+
 async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_: Findings) -> None:
     """Add one schema to the findings."""
     all_.total += 1
@@ -89,6 +119,7 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_:
         all_.compiled.append(time.perf_counter() - begin)
     except ServiceError as error:
         reason = error.message.partition("cannot be enforced: ")[2] or error.message
+        all_.classes[next(name for name, said in _CLASSES.items() if said.search(reason))] += 1
         all_.reasons[_NUMBERS.sub("N", reason)[:100]] += 1
         all_.refused.append(f"{case.name}: {error.message[:160]}")
         return
@@ -106,7 +137,8 @@ def _compare(case: Case, prepared: PreparedSchema, all_: Findings) -> None:
 
 async def run(arguments: argparse.Namespace) -> None:
     """Measure all schemas and print the findings."""
-    found = list(cases(arguments.corpus))
+    documents = documents_of(arguments.documents) if arguments.documents else {}
+    found = [_with(documents, case) for case in cases(arguments.corpus)]
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
     all_ = Findings()
@@ -125,6 +157,9 @@ def _print(all_: Findings, *, verbose: bool) -> None:
     print(
         f"{all_.total} schemas, {refused} refused ({share:.2f} %), {all_.left} checked at the end"
     )
+    for name in _CLASSES:
+        of = all_.classes[name]
+        print(f"{of:6} ({100 * of / max(all_.total, 1):.2f} %) {name}")
     for reason, count in all_.reasons.most_common(30 if verbose else 12):
         print(f"{count:6} {reason}")
     for what, times in (("schema to grammar", all_.prepared), ("compilation", all_.compiled)):
@@ -140,6 +175,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--corpus", type=Path, required=True, help="folder with schemas")
+    parser.add_argument("--documents", type=Path, help="documents that schemas may refer to")
     parser.add_argument("--vocabulary", help="model file whose tokens the grammars are compiled by")
     parser.add_argument("--sample", type=int, help="so many of the schemas, chosen at random")
     parser.add_argument("--verbose", action="store_true", help="name every schema")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from causerie.chat.backtracking import without_repeats
+from causerie.chat.backtracking import without_faults
 from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
@@ -58,6 +58,38 @@ REPLIES = [
 ]
 
 
+def of(**properties: dict[str, Any]) -> dict[str, Any]:
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+DIGITS = {"type": "integer", "minimum": 0, "maximum": 9}
+CHECKED: dict[str, tuple[dict[str, Any], object]] = {
+    "not": (of(a={"type": "string", "not": {"pattern": "^foo"}}), {"a": "foobar"}),
+    "maxContains": (
+        of(a={"type": "array", "items": DIGITS, "contains": {"const": 1}, "maxContains": 1}),
+        {"a": [1, 1, 2]},
+    ),
+    "contains": (
+        of(a={"type": "array", "items": DIGITS, "prefixItems": [{}], "contains": {"const": 0}}),
+        {"a": [4, 4]},
+    ),
+    "minProperties": ({"additionalProperties": DIGITS, "type": "object", "minProperties": 2,
+                       "properties": {"a": DIGITS}}, {"a": 1}),
+    "propertyNames": ({"type": "object", "properties": {"a": DIGITS}, "required": ["a"],
+                       "additionalProperties": DIGITS, "propertyNames": {"pattern": "^[^l]"}},
+                      {"a": 1, "long": 2}),
+    "oneOf": (of(a={"oneOf": [{"type": "string", "pattern": "^a"},
+                              {"type": "string", "pattern": "b$"}]}), {"a": "ab"}),
+    "if": ({**of(k={"type": "string"}, n=DIGITS), "if": {"properties": {"k": {"pattern": "^x"}}},
+            "then": {"properties": {"n": {"minimum": 2}}}}, {"k": "xy", "n": 1}),
+    "unevaluatedProperties": ({"type": "object", "properties": {"a": DIGITS}, "required": ["a"],
+                               "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]},
+                                         {"properties": {"c": {"const": 2}}}],
+                               "unevaluatedProperties": False}, {"a": 1, "b": 3}),
+}  # fmt: skip
+
+
 def asked(schema: dict[str, Any], *, call: bool = False, **more: Any) -> ChatRequest:
     if call:
         more |= {"tools": (Tool("f", schema),), "tool_choice": ToolChoice("required")}
@@ -95,6 +127,28 @@ async def test_every_reply_is_valid(
     assert validate_json(text, Rewriter(schema, "schema").rewrite()) is None
     assert whole.finish == ("tool_calls" if call else "stop")
     assert len(whole.calls) == call
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [*((name, False) for name in CHECKED), ("contains", True), ("if", True)]
+)
+async def test_a_value_that_breaks_a_rule_is_written_anew(name: str, call: bool) -> None:
+    schema, reply = CHECKED[name]
+    assert validate_json(json.dumps(reply), Rewriter(schema, "schema").rewrite()) is not None
+    whole = await reply_to(chat_of(reply, call=call), asked(schema, call=call))
+    text = whole.calls[0].arguments if call else whole.text
+    assert validate_json(text, Rewriter(schema, "schema").rewrite()) is None
+    assert whole.finish == ("tool_calls" if call else "stop")
+
+
+async def test_a_value_that_nothing_can_mend_ends_the_answer_with_an_error() -> None:
+    schema = of(a={"type": "string", "minLength": 1, "not": {"pattern": "."}})
+    batches: list[Batch] = []
+    with pytest.raises(InternalError, match="what `not` excludes"):
+        async with chat_of({"a": "b"}).generate(asked(schema)) as answer:
+            async for batch in answer.events:
+                batches.append(batch)
+    assert together(batches).text in ('{"a": ', '{"a":')
 
 
 async def test_the_array_ends_before_an_item_that_repeats_where_it_may() -> None:
@@ -225,7 +279,7 @@ async def test_white_space_is_no_other_item() -> None:
         parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
         return WatchedDocuments(parser, rules, {})
 
-    async with without_repeats(engine, request, read) as outputs:
+    async with without_faults(engine, request, read) as outputs:
         made = [output async for output in outputs]
     assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
     assert made[-1] == Stopped("stop", 1, 5)

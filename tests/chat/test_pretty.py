@@ -74,6 +74,14 @@ async def test_white_space_is_what_a_pretty_printer_writes(text: str, admitted: 
     assert admits(await grammar_of(JsonSchema(PLACE)), text) is admitted
 
 
+async def test_alternatives_of_the_only_part_are_those_of_that_part() -> None:
+    """Options of a oneOf that overlap are named by their places, which are below the part."""
+    text, number = {"type": "string"}, {"type": "integer"}
+    grammar = await grammar_of(JsonSchema({"allOf": [{"oneOf": [text, text, number]}]}))
+    assert admits(grammar, "1")
+    assert not admits(grammar, "false")
+
+
 TEXTS = ["", "a", "ä", "🗼", 'a"b', "a\\b", "a/b", "\n", "\x7f", "\x00", "  x", "<|im_end|>"]
 
 

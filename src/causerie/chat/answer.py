@@ -40,8 +40,8 @@ class AnswerPlan:
     """Whether the answer may hold the text of a control token."""
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
-    distinct: bool = False
-    """Whether its schema demands that items of an array differ."""
+    watched: bool = False
+    """Whether its schema has rules that no grammar has."""
     checked: Mapping[str, object] | None = field(default=None, compare=False)
     """Its rewritten schema, to check the finished answer by."""
 
@@ -87,7 +87,7 @@ def _schema(
         plan,
         spell=spell,
         ignored=prepared.ignored,
-        distinct=prepared.distinct,
+        watched=prepared.watched,
         checked=prepared.rules,
     )
 

@@ -33,8 +33,8 @@ class Functions:
     """Whether a constraint of them may hold the text of a control token."""
     arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Rewritten schemas by name, to check finished calls by."""
-    distinct: bool = False
-    """Whether a schema demands that items of an array differ."""
+    watched: bool = False
+    """Whether a schema has rules that no grammar has."""
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
 
@@ -66,7 +66,7 @@ def _checked(
     tools: dict[str, Schema] = {}
     arguments: dict[str, Mapping[str, object]] = {}
     ignored: list[str] = []
-    distinct = False
+    watched = False
     for index, tool in asked:
         schema = closed_schema(tool.parameters)
         try:
@@ -75,7 +75,7 @@ def _checked(
             raise of_function(tool.name, refused) from None
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += prepared.ignored
-        distinct = distinct or prepared.distinct
+        watched = watched or prepared.watched
         arguments[tool.name] = prepared.rules
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
-    return Functions(tools, text, spell, arguments, distinct, tuple(ignored))
+    return Functions(tools, text, spell, arguments, watched, tuple(ignored))

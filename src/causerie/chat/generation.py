@@ -39,7 +39,7 @@ from functools import partial
 
 from msgspec import structs
 
-from causerie.chat.backtracking import without_repeats
+from causerie.chat.backtracking import without_faults
 from causerie.chat.call_ids import call_ids
 from causerie.chat.choice_output import ChoiceOutput
 from causerie.chat.encoding import tokens_before_text
@@ -339,14 +339,14 @@ class Generation:
     # What is asked of the engine.
 
     def _run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Return a run of the engine, from which repeated items are taken back if they may not be.
+        """Return a run of the engine; what breaks a rule that no grammar has is taken back.
 
         Tokens that are taken back are none of this choice: they are not counted.
         """
         request = self._text_request()
-        if not self.plan.distinct:
+        if not self.plan.watched:
             return self.engine.generate(request)
-        return without_repeats(self.engine, request, partial(self._documents, tuple(self._texts)))
+        return without_faults(self.engine, request, partial(self._documents, tuple(self._texts)))
 
     def _documents(self, texts: Sequence[str]) -> WatchedDocuments:
         """Return a reader of the documents that has read ``texts``."""

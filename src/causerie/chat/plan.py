@@ -66,9 +66,9 @@ class Plan:
     answer: AnswerPlan | None
 
     @property
-    def distinct(self) -> bool:
-        """Return true if a schema demands that items differ, which no grammar does."""
-        return self.functions.distinct or (self.answer is not None and self.answer.distinct)
+    def watched(self) -> bool:
+        """Return true if a schema has rules that no grammar has."""
+        return self.functions.watched or (self.answer is not None and self.answer.watched)
 
     @property
     def ignored(self) -> tuple[str, ...]:

@@ -49,6 +49,18 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 class _Wrong(Exception):
     """Description of an error and its place, in one sentence."""
 
+    pointer: str | None = None
+    """Of the innermost value that is not as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The first rule that a document breaks."""
+
+    reason: str
+    pointer: str
+    """Of the value that breaks it, in the document."""
+
 
 class Undecided(Exception):
     """The check took more steps than it may."""
@@ -89,19 +101,20 @@ def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
     except (ValueError, RecursionError) as error:
         return f"The answer is not valid JSON: {error}"
     try:
-        return fault_of(value, schema)
+        fault = fault_of(value, schema)
     except Undecided:
         return "The answer could not be checked against the schema within its bounds."
+    return fault.reason if fault is not None else None
 
 
-def fault_of(value: object, schema: Mapping[str, object]) -> str | None:
+def fault_of(value: object, schema: Mapping[str, object]) -> Fault | None:
     """Return the same of a decoded document; raise :class:`Undecided` where that is too much."""
     definitions = schema.get("$defs")
     checker = _Checker(definitions if isinstance(definitions, Mapping) else {})
     try:
         checker.check(value, schema, "#")
     except _Wrong as wrong:
-        return str(wrong)
+        return Fault(str(wrong), wrong.pointer or "#")
     except RecursionError:
         raise Undecided from None
     return None
@@ -121,6 +134,13 @@ class _Checker:
     def check(self, value: object, schema: object, at: str) -> None:
         """Raise :class:`_Wrong` unless ``value``, at the pointer ``at``, follows ``schema``."""
         self._spend(1)
+        try:
+            self._check(value, schema, at)
+        except _Wrong as wrong:
+            wrong.pointer = wrong.pointer or at
+            raise
+
+    def _check(self, value: object, schema: object, at: str) -> None:
         if not isinstance(schema, Mapping):
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {at}.")
@@ -231,12 +251,22 @@ class _Checker:
         if schema.get("uniqueItems") is True and self._has_equals(value):
             raise _Wrong(f"Items at {at} are equal.")
         if "contains" in schema:
-            count = sum(self.holds(item, schema["contains"], at) for item in value)
-            _check_count(count, {"minContains": 1, **schema}, "Contains", at, "matching items")
+            self._check_contains(value, schema, at)
         if "unevaluatedItems" in schema:
             known = self._evaluated().items(value, schema)
             for index in sorted({*range(len(value))} - known):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
+
+    def _check_contains(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+        found = [at for at, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
+        try:
+            rules = {"minContains": 1, **schema}
+            _check_count(len(found), rules, "Contains", at, "matching items")
+        except _Wrong as wrong:
+            most = schema.get("maxContains")
+            if isinstance(most, int) and len(found) > most:
+                wrong.pointer = step(at, found[most])  # the first item too many
+            raise
 
     def _has_equals(self, items: list[object]) -> bool:
         self._spend(len(items))

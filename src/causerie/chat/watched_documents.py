@@ -1,4 +1,4 @@
-"""The documents of a reply while it is read: where items of their arrays repeat earlier ones.
+"""The documents of a reply while it is read, and what in them breaks a rule that no grammar has.
 
 Reads with a parser of its own, so that what is taken back was never read by the one that answers.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from causerie.chat.document_watch import DocumentWatch, Fault
 from causerie.chat.parser import Mode, Parser
-from causerie.chat.unique_items import Repeat, UniqueItems
 from causerie.protocol.events import ContentEvent, ReasoningDelta, TextDelta, ToolCallStarted
 
 Rules = Mapping[str, object]
@@ -32,7 +32,7 @@ class WatchedDocuments:
     ) -> None:
         self._parser = parser
         self._functions = functions
-        self._document = UniqueItems(answer) if answer is not None else None
+        self._document = DocumentWatch(answer) if answer is not None else None
         self._read = 0  # tokens
         self._told = 0  # tokens up to the last one that the parser made something of
         self.final = 0
@@ -45,9 +45,9 @@ class WatchedDocuments:
             self._feed(parser.feed(text), -1)
 
     @property
-    def repeat(self) -> Repeat | None:
-        """The item that repeats an earlier one, once it is complete."""
-        return self._document.repeat if self._document is not None else None
+    def fault(self) -> Fault | None:
+        """The item or value that breaks a rule, once it is complete."""
+        return self._document.fault if self._document is not None else None
 
     def feed(self, text: str) -> None:
         """Read the text of the next token."""
@@ -74,7 +74,7 @@ class WatchedDocuments:
         for event in events:
             if isinstance(event, ToolCallStarted):
                 rules = self._functions.get(event.name)
-                self._document = UniqueItems(rules) if rules is not None else None
+                self._document = DocumentWatch(rules) if rules is not None else None
                 continue
             document = self._document
             if document is None or isinstance(event, ReasoningDelta):

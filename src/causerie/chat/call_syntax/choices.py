@@ -21,10 +21,10 @@ from causerie.chat.call_syntax.conjunction import (
     refused,
     settled,
 )
-from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.keywords import APPLIES, is_annotation
 from causerie.chat.schema.names import plain
 from causerie.chat.schema.narrowing import SchemaNarrowing
+from causerie.chat.schema.placing import placed
 from causerie.chat.schema.refusal import step
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -84,8 +84,9 @@ def anchored(root: Schema) -> Schema:
             return [walked(item, step(at, index)) for index, item in enumerate(value)]
         if not isinstance(value, Mapping) or not value:
             return value
+        value, at = _unwrapped(value, at)
         out: dict[str, object] = {AT: at}
-        said = {key: of for key, of in _unwrapped(value).items() if key not in _DEFINITIONS}
+        said = {key: of for key, of in value.items() if key not in _DEFINITIONS}
         spelled = plain(said, at, partial(resolved, root))
         if isinstance(spelled, bool):
             return spelled
@@ -159,14 +160,14 @@ def _names_others(option: object) -> bool:
     return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
 
 
-def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the only part of an ``allOf`` if nothing else constrains the value."""
+def _unwrapped(schema: Mapping[str, object], at: str) -> tuple[Mapping[str, object], str]:
+    """Return the only part of an ``allOf`` if nothing else constrains the value, and its place."""
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         if all(map(is_annotation, rest)):
-            return {**rest, **parts[0]}
-    return schema
+            return {**rest, **parts[0]}, step(at, "allOf", 0)
+    return schema, at
 
 
 def choices(schema: Schema) -> list[Schema]:

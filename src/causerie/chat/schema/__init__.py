@@ -61,9 +61,9 @@ class PreparedSchema:
     """Pointers and keywords that the constraint does not hold, but the check does."""
 
     @property
-    def distinct(self) -> bool:
-        """Return true if items of an array have to differ."""
-        return any(keyword == "uniqueItems" for _, keyword in self.left)
+    def watched(self) -> bool:
+        """Return true if a document may have to be changed while it is written."""
+        return bool(self.left)
 
 
 def prepare(
@@ -81,6 +81,8 @@ def prepare(
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
     text = _write(rewriter.rewrite(), param, white_space)
+    if rewriter.checked:
+        rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
     return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
 
 

@@ -1,7 +1,6 @@
 """Subschemas with an address or a name of their own: ``$id``, ``$anchor``, ``$dynamicAnchor``.
 
-References to them become references to their places in the whole schema. Knows where
-addresses and references stand; knows no other keyword.
+Knows where addresses and references stand; knows no other keyword.
 """
 
 from __future__ import annotations
@@ -10,32 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urljoin
 
+from causerie.chat.schema.keywords import is_applied
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import MAX_DEPTH
 
-_DATA = frozenset({"const", "enum", "default", "example", "examples"})
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions",
-                      "dependentSchemas", "dependencies"})  # fmt: skip
-_ANCHORS = ("$anchor", "$dynamicAnchor")
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_KEYS = frozenset({"$id", *_ANCHORS, *_REFERENCES})
+DATA = frozenset({"const", "enum", "default", "example", "examples"})
+DEFINITIONS = frozenset({"$defs", "definitions"})
+BY_NAME = DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+ANCHORS = ("$anchor", "$dynamicAnchor")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Subschemas stand at every second level at least; what is deeper than they may be is not read.
-_DEEPEST = 2 * MAX_DEPTH + 2
-
-
-def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the same schema, in which references name places (``#/$defs/name``).
-
-    References to what is not in the schema stay as they are, and so does a ``$dynamicRef``
-    that several schemas could answer.
-    """
-    found = _Addresses()
-    found.find(schema, None, "")
-    if not found.places and not found.dynamic:
-        return schema
-    moved = _Move(schema, found).of(schema, "")
-    assert isinstance(moved, Mapping)
-    return moved
+DEEPEST = 2 * MAX_DEPTH + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,131 +32,141 @@ class _Path:
 
 
 @dataclass(frozen=True, slots=True)
-class _Addresses:
-    """Place of each address; ``torn`` are those that several different schemas have."""
+class _Position:
+    """Position of the search for addresses; ``known`` if only known keywords lead there."""
 
-    places: dict[str, _Path | None] = field(default_factory=dict)
-    torn: set[str] = field(default_factory=set)
-    dynamic: dict[str, int] = field(default_factory=dict)
-    """How many schemas a dynamic reference may lead to, by its name."""
-    _parts: dict[str, object] = field(default_factory=dict)
-
-    def find(self, value: object, path: _Path | None, base: str, *, by_name: bool = False) -> None:
-        """Take down all addresses in a part; the keys of a part ``by_name`` are no keywords."""
-        depth = path.depth if path else 0
-        if depth > _DEEPEST:
-            return
-        if isinstance(value, Mapping) and not by_name:
-            base = self._note(value, path, base)
-        for key, of in _inside(value):
-            if by_name or key not in _DATA:
-                below = _Path(path, key, depth + 1)
-                self.find(of, below, base, by_name=not by_name and key in _BY_NAME)
-
-    def _note(self, schema: Mapping[str, object], path: _Path | None, base: str) -> str:
-        """Take down the addresses of one schema; returns the address that its parts go by."""
-        name = schema.get("$id")
-        if isinstance(name, str) and name.strip("#"):
-            address = _joined(base, name)
-            self._add(address, schema, path)
-            base = base if name.startswith("#") else address
-        for key in _ANCHORS:
-            anchor = schema.get(key)
-            if isinstance(anchor, str):
-                self._add(f"{base}#{anchor}", schema, path)
-        anchor = schema.get("$dynamicAnchor")
-        if isinstance(anchor, str):
-            self.dynamic[anchor] = self.dynamic.get(anchor, 0) + 1
-        if schema.get("$recursiveAnchor") is True:
-            self.dynamic[""] = self.dynamic.get("", 0) + 1
-        for key in _REFERENCES[1:]:
-            if isinstance(schema.get(key), str):
-                self.dynamic.setdefault(str(schema[key]).rpartition("#")[2], 0)
-        return base
-
-    def _add(self, address: str, schema: object, path: _Path | None) -> None:
-        self.places.setdefault(address, path)
-        if self._parts.setdefault(address, schema) != schema:
-            self.torn.add(address)
+    path: _Path | None
+    base: str
+    known: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """Moves the references of one schema to places."""
+@dataclass(slots=True)
+class Addresses:
+    """Place of each address in a schema; ``torn`` are those that several different schemas have."""
 
     whole: Mapping[str, object]
-    found: _Addresses
+    torn: set[str] = field(default_factory=set)
+    dynamic: dict[str, set[str]] = field(default_factory=dict)
+    """The documents with a dynamic anchor, by its name; that of ``$recursiveAnchor`` is empty."""
+    documents: set[str] = field(default_factory=set)
+    """The documents that references name."""
+    _places: dict[str, _Path | None] = field(default_factory=dict)
+    _parts: dict[str, object] = field(default_factory=dict)
+    _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
-    def of(self, value: object, base: str, depth: int = 0, *, by_name: bool = False) -> object:
-        if depth > _DEEPEST:
-            return value
-        if isinstance(value, list):
-            return [self.of(item, base, depth + 1) for item in value]
-        if not isinstance(value, Mapping):
-            return value
-        named = None if by_name else value.get("$id")
-        address = _joined(base, named) if isinstance(named, str) else base
-        inner = base if isinstance(named, str) and named.startswith("#") else address
-        out: dict[str, object] = {}
-        for key, of in value.items():
-            if not by_name and key in _DATA:
-                out[key] = of
-            elif not by_name and key in _KEYS and isinstance(of, str):
-                out |= self._keyword(key, of, inner, address)
-            else:
-                known = not by_name and key in _BY_NAME
-                out[key] = self.of(of, inner, depth + 1, by_name=known)
-        return out
+    def __post_init__(self) -> None:
+        self._find(self.whole, _Position(None, "", known=True))
+        # What stands below an unknown keyword is a schema only where no other has its address.
+        certain = {address for address, _, at in self._noted if at.known}
+        for address, schema, at in self._noted:
+            if at.known or address not in certain:
+                self._places.setdefault(address, at.path)
+                if self._parts.setdefault(address, schema) != schema:
+                    self.torn.add(address)
 
-    def _keyword(self, key: str, value: str, base: str, address: str) -> dict[str, object]:
-        if key == "$id":
-            return {key: value} if address in self.found.torn else {}
-        if key in _ANCHORS:
-            return {}
-        if key != "$ref" and self.found.dynamic.get(value.rpartition("#")[2], 0) > 1:
-            return {key: value}
-        place = self._place(_joined(base, value))
-        return (
-            {"$ref": value if place is None else place} if key == "$ref" or place else {key: value}
-        )
+    def __contains__(self, address: str) -> bool:
+        return address in self._places
 
-    def _place(self, reference: str) -> str | None:
-        """Return the place that a reference names, if it is in the schema."""
-        if reference in self.found.torn:
+    @property
+    def plain(self) -> bool:
+        """Return whether references are places already."""
+        return not self._places and not self.dynamic
+
+    def place(self, reference: str) -> str | None:
+        """Return the place that an absolute reference names, if it is in the schema."""
+        if reference in self.torn:
             return None
-        if reference in self.found.places:
-            return _pointer(self.found.places[reference])
+        if reference in self._places:
+            return _pointer(self._places[reference])
         address, _, fragment = reference.partition("#")
-        if address and (address not in self.found.places or address in self.found.torn):
+        if address and (address not in self._places or address in self.torn):
             return None
-        start = _pointer(self.found.places.get(address))
+        start = _pointer(self._places.get(address))
         if not fragment:
             return start
         place = f"{start}{fragment}" if fragment.startswith("/") else None
-        if place is not None and address and not self._holds(place):
+        if place is not None and address and self.part(place) is None:
             return f"#{fragment}"  # as older tools write it: from the whole schema on
         return place
 
-    def _holds(self, place: str) -> bool:
+    def part(self, place: str) -> object:
+        """Return the part of the schema at a place, or ``None``."""
+        *_, (part, _) = self._steps(place)
+        return part
+
+    def base(self, place: str) -> str:
+        """Return the address of the document that a place is in."""
+        *_, (_, base) = self._steps(place)
+        return base
+
+    def _steps(self, place: str) -> Iterator[tuple[object, str]]:
+        """Yield the parts on the way to a place, each with its base address."""
         found: object = self.whole
+        base = _base_of(found, "")
+        yield found, base
         for part in place.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list):
                 found = found[int(key)] if key.isdecimal() and int(key) < len(found) else None
-            elif isinstance(found, Mapping) and key in found:
-                found = found[key]
             else:
-                return False
-        return found is not None
+                found = found.get(key) if isinstance(found, Mapping) else None
+            base = _base_of(found, base)
+            yield found, base
+
+    def _find(self, value: object, at: _Position, *, by_name: bool = False) -> None:
+        """Take down all addresses in a part; the keys of a part ``by_name`` are no keywords."""
+        depth = at.path.depth if at.path else 0
+        if depth > DEEPEST:
+            return
+        base = at.base
+        if isinstance(value, Mapping) and not by_name:
+            base = self._note(value, at)
+        for key, of in _inside(value):
+            if by_name or key not in DATA:
+                known = at.known and (by_name or isinstance(key, int) or is_applied(key))
+                below = _Position(_Path(at.path, key, depth + 1), base, known)
+                self._find(of, below, by_name=not by_name and key in BY_NAME)
+
+    def _note(self, schema: Mapping[str, object], at: _Position) -> str:
+        """Take down the addresses of one schema; returns the address that its parts go by."""
+        base = at.base
+        name = schema.get("$id")
+        if isinstance(name, str) and name.strip("#"):
+            self._noted.append((joined(base, name), schema, at))
+            base = _base_of(schema, base)
+        for key in ANCHORS:
+            anchor = schema.get(key)
+            if isinstance(anchor, str):
+                self._noted.append((f"{base}#{anchor}", schema, at))
+        anchor = schema.get("$dynamicAnchor")
+        if isinstance(anchor, str):
+            self.dynamic.setdefault(anchor, set()).add(base)
+        if schema.get("$recursiveAnchor") is True:
+            self.dynamic.setdefault("", set()).add(base)
+        for key in REFERENCES:
+            reference = schema.get(key)
+            if isinstance(reference, str):
+                self.documents.add(joined(base, reference).partition("#")[0])
+                if key != "$ref":
+                    self.dynamic.setdefault(reference.rpartition("#")[2], set())
+        return base
 
 
-def _joined(base: str, reference: str) -> str:
+def joined(base: str, reference: str) -> str:
     """Return an absolute address; one without a scheme stays a plain name."""
     if reference.startswith("#"):
-        joined = base.partition("#")[0] + reference
+        address = base.partition("#")[0] + reference
     else:
-        joined = urljoin(base, reference)
-    return joined.removesuffix("#")
+        address = urljoin(base, reference)
+    return address.removesuffix("#")
+
+
+def _base_of(part: object, base: str) -> str:
+    """Return the address of a part's document; ``base`` is that of the document around it."""
+    name = part.get("$id") if isinstance(part, Mapping) else None
+    if not isinstance(name, str) or name.startswith("#"):
+        return base
+    return joined(base, name)
 
 
 def _inside(value: object) -> Iterator[tuple[str | int, object]]:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+NUMBERS = ("number", "integer")
 
 _DATE = (
     "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -148,6 +149,11 @@ APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties",
 
 _REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
 _RULES = ENFORCED | _REFUSED
+
+
+def is_applied(key: str) -> bool:
+    """Return whether subschemas may stand in the value of a keyword."""
+    return key in _RULES or key in ("$defs", "definitions", "additionalItems")
 
 
 def is_annotation(key: str) -> bool:

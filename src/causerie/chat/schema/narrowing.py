@@ -25,6 +25,9 @@ _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the a
 _MOST_COUNTED = 12  # properties of which some number is to be there
 _MOST_MATCHED = 4_000  # pairs of a named property and a pattern of properties in one schema
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
+_OTHERS = ("additionalProperties", "patternProperties")
+_DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
+                 "dependencies")  # fmt: skip
 _SILENT = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 _RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
                        "propertyNames"}  # fmt: skip
@@ -310,13 +313,36 @@ class SchemaNarrowing:
     def _unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedProperties"] in (True, {}):
             return
-        parts.left.append("unevaluatedProperties")
-        if schema["unevaluatedProperties"] is False and "additionalProperties" not in schema:
-            named, patterns = schema.get("properties"), schema.get("patternProperties")
-            if patterns is None:
-                others = dict.fromkeys(self._names(schema), True)
-                own = named if isinstance(named, Mapping) else {}
-                parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
+        named = schema.get("properties")
+        closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
+        if closed:
+            others = dict.fromkeys(self._names(schema), True)
+            own = named if isinstance(named, Mapping) else {}
+            parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
+        if not closed or self._depends(schema):
+            parts.left.append("unevaluatedProperties")
+
+    def _depends(self, schema: Schema) -> bool:
+        """Return whether it depends on the document which of the named properties are evaluated."""
+        waiting: list[object] = [schema]
+        for _ in range(_MOST_STEPS):
+            if not waiting:
+                return False
+            part = waiting.pop()
+            if not isinstance(part, Mapping):
+                continue
+            own = {"unevaluatedProperties"} if part is schema else set[str]()
+            known = part.get("properties") or {}
+            if not isinstance(known, Mapping) or any(
+                name not in known for name in _list(part.get("required"))
+            ):
+                return True
+            if not (part.keys() - own).isdisjoint(_DECIDED_LATE):
+                return True
+            waiting += _list(part.get("allOf"))
+            if "$ref" in part:
+                waiting.append(self._resolve(str(part["$ref"])))
+        return True
 
     def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):

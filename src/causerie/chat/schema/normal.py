@@ -14,15 +14,23 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.addresses import placed
+from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain, satisfiable
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.overlap import PatternIndex, PatternOverlap
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.place import Place
+from causerie.chat.schema.placing import placed
 from causerie.chat.schema.refusal import step, unsupported
-from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
+from causerie.chat.schema.values import (
+    LEAKY_RANGE,
+    MAX_DEPTH,
+    Values,
+    is_leaky_range,
+    is_number,
+    multiples,
+)
 from causerie.errors import InvalidRequest
 
 Node = dict[str, object]
@@ -62,10 +70,13 @@ class Rewriter:
     root: JsonSchema
     param: str
     for_grammar: bool = False
+    checked: set[str] = field(default_factory=set)
+    """Pointers of schemas of which the grammar admits more than they do; they are marked."""
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _left: dict[str, str] = field(default_factory=dict)  # by pointer
+    _marked: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _overlap: PatternOverlap = field(default_factory=PatternOverlap)
@@ -88,6 +99,8 @@ class Rewriter:
             target = self._schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
+        if not self.for_grammar and self.checked - self._marked:
+            top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
@@ -113,6 +126,12 @@ class Rewriter:
     def left(self) -> tuple[tuple[str, str], ...]:
         """Return the pointers and keywords of which the grammar admits more than they do."""
         return tuple(self._left.items())
+
+    def _leave(self, schema: str, pointer: str, keyword: str) -> None:
+        """Note a keyword that is left to the check; that items differ has a way of its own."""
+        self._left[pointer] = keyword
+        if keyword != "uniqueItems":
+            self.checked.add(schema)
 
     def _ignore(self, pointer: str, name: str) -> None:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
@@ -144,7 +163,7 @@ class Rewriter:
                 raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore(step(pointer, key), words.ignored_keyword(key))
-        self._finish_object(place, out)
+        self._finish(place, out)
         if is_leaky_range(out):
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
@@ -159,7 +178,8 @@ class Rewriter:
         if isinstance(said, bool):
             return said
         narrowed = self._narrowing.of(said, pointer, alone=alone)
-        self._left.update({step(pointer, keyword): keyword for keyword in narrowed.left})
+        for keyword in narrowed.left:
+            self._leave(pointer, step(pointer, keyword), keyword)
         return narrowed.schema
 
     def _below(
@@ -190,8 +210,10 @@ class Rewriter:
 
     def _enum(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        if not isinstance(value, list) or not value:
-            raise self._refuse(pointer, "it must be an array of at least one value.")
+        if not isinstance(value, list):
+            raise self._refuse(pointer, "it must be an array.")
+        if not value:
+            raise self._refuse(pointer, "it lists nothing, so no document can satisfy it.")
         out[key] = [
             self._values.constant(option, step(pointer, index))
             for index, option in enumerate(value)
@@ -201,7 +223,9 @@ class Rewriter:
         pointer = step(place.pointer, key)
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
             raise self._refuse(
-                pointer, "only references within the schema are supported (`#/$defs/name`)."
+                pointer,
+                f"{str(value)[:200]!r} names a document that is not in the schema; "
+                "put it below `$defs`, with its `$id`.",
             )
         self._resolve(value, at=pointer)
         target = (value, self._alone(place, key))
@@ -313,17 +337,33 @@ class Rewriter:
             if not value:
                 return
             value = place.schema.get(plain)
-        out[key] = self._values.number(value, step(place.pointer, key))
+        pointer = step(place.pointer, key)
+        number = self._values.finite(value, pointer)
+        if not self.for_grammar:
+            out[key] = number
+            return
+        _conjoin(out, *self._values.bound(key, number, pointer))
 
     def _multiple(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        number = self._values.number(value, pointer)
+        number = self._values.finite(value, pointer)
         if number <= 0:
             raise self._refuse(pointer, "it must be above 0.")
         most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
             raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
-        out[key] = number
+        if not self.for_grammar:
+            out[key] = number
+            return
+        kind = place.schema.get("type")
+        number, few = multiples(number, whole=kind == "integer")
+        if few is not None:
+            held: list[object] = [{"enum": few}]
+            if kind not in ("integer", "number"):
+                held.append({"type": [name for name in words.TYPES if name not in words.NUMBERS]})
+            out["allOf"] = [*_list(out.get("allOf")), {"anyOf": held}]
+        elif not (kind == "integer" and number == 1):
+            out[key] = self._values.number(number, pointer)
 
     # Keywords of arrays
 
@@ -367,7 +407,9 @@ class Rewriter:
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if self.for_grammar and not place.by_itself:
-            self._left[pointer] = key  # alongside other schemas of the object, grammars have none
+            self._leave(
+                place.pointer, pointer, key
+            )  # alongside other schemas of the object, grammars have none
             return
         index, groups = PatternIndex(), list[_Group]()
         for pattern, schema in self._named(value, pointer):
@@ -384,7 +426,7 @@ class Rewriter:
                 index.add(rewritten, rival)
                 groups[rival].patterns.append(rewritten)
             elif self.for_grammar:
-                self._left[at] = key
+                self._leave(place.pointer, at, key)
             else:
                 groups[rival].part = {"allOf": [groups[rival].part, part]}
         out[key] = {group.pattern: group.part for group in groups}
@@ -415,8 +457,11 @@ class Rewriter:
         self._values.count(pointer, values=len(value), text=sum(map(len, value)))
         out[key] = list(dict.fromkeys(value))
 
-    def _finish_object(self, place: Place, out: Node) -> None:
-        """Combine the keywords of an object that affect each other."""
+    def _finish(self, place: Place, out: Node) -> None:
+        """Mark a schema that has to be checked; combine keywords that affect each other."""
+        if not self.for_grammar and place.pointer in self.checked:
+            self._marked.add(place.pointer)
+            out[CHECKED] = True
         required = _list(out.get("required"))
         fewest = out.get("minProperties")
         if self.for_grammar and isinstance(fewest, int) and fewest <= len(required):

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeGuard
 
 from causerie.chat.schema.refusal import step
@@ -22,6 +23,10 @@ MAX_CHARACTERS = 400_000  # of names, patterns and constants
 LEAKY_RANGE = "in a range less than 1 wide it does not hold; name the least value with minimum."
 
 _EXACT = 2**53
+_BOUNDS = (10**18, 10**17, 10**16, _EXACT)  # beyond ±2^53 the engine holds these alone
+_LEAST = 1e-12  # the engine writes out each digit of a bound
+_MOST_REMAINDERS = 20_000  # of which the engine keeps one for each text of digits
+_MOST_MULTIPLES = 64  # on each side of 0, in place of a multiple with too many remainders
 
 
 @dataclass(slots=True)
@@ -71,15 +76,46 @@ class Values:
 
     def number(self, value: object, pointer: str) -> int | float:
         """Return a number that the grammar and every reader of JSON hold exactly."""
+        number = self.finite(value, pointer)
+        if abs(number) > _EXACT:
+            raise self.refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
+        if number and abs(number) < _LEAST:
+            raise self.refuse(pointer, f"numbers below {_LEAST} are not supported.")
+        return number
+
+    def finite(self, value: object, pointer: str) -> int | float:
+        """Return a number as Python reads it; refuses what is none."""
         if not is_number(value):
             raise self.refuse(pointer, "it must be a number.")
-        if abs(value) > _EXACT or not math.isfinite(value):
-            raise self.refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if "e" in repr(value):
-            raise self.refuse(pointer, "numbers below 0.0001 are not supported.")
-        return value
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.refuse(pointer, "it must be a finite number.")
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    def bound(self, key: str, value: int | float, pointer: str) -> tuple[str, int | float]:
+        """Return keyword and bound that a grammar has: within ``value``, where that is too far."""
+        upper = key in ("maximum", "exclusiveMaximum")
+        if abs(value) <= _EXACT or (value > 0) is not upper:
+            return key, self.number(value, pointer)
+        inner = abs(value) - 1 if key.startswith("exclusive") else abs(value)
+        held = next(each for each in _BOUNDS if each <= inner)
+        return ("maximum", held) if upper else ("minimum", -held)
+
+
+def multiples(of: int | float, *, whole: bool) -> tuple[int | float, list[int | float] | None]:
+    """Return ``multipleOf`` as a grammar has it, and the few multiples that stand in its place.
+
+    They do where it has too many remainders to keep apart. Of ``whole`` numbers only those of the
+    numerator are multiples of a fraction.
+    """
+    exact = Fraction(str(of))
+    if whole:
+        of, exact = exact.numerator, Fraction(exact.numerator)
+    remainders = exact.numerator
+    if remainders <= _MOST_REMAINDERS:
+        return of, None
+    found = [exact * count for count in range(-_MOST_MULTIPLES, _MOST_MULTIPLES + 1)]
+    held = [each for each in found if abs(each) <= _EXACT]
+    return of, [int(each) if each.denominator == 1 else float(each) for each in held]
 
 
 def is_leaky_range(schema: Mapping[str, object]) -> bool:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causerie.chat.document_watch import BrokenRule, DocumentWatch, Repeat
+from causerie.chat.schema import prepare
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.unique_items import Repeat, UniqueItems
 from causerie.chat.validation import validate_json
 
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
@@ -35,8 +36,8 @@ values = st.recursive(
 )
 
 
-def watched(text: str, rules: dict[str, Any], cuts: list[int]) -> UniqueItems:
-    document = UniqueItems(Rewriter(rules, "schema").rewrite())
+def watched(text: str, rules: dict[str, Any], cuts: list[int]) -> DocumentWatch:
+    document = DocumentWatch(Rewriter(rules, "schema").rewrite())
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     for begin, end in pairwise(edges):
         document.feed(text[begin:end], begin)
@@ -53,8 +54,8 @@ def test_an_item_repeats_where_the_check_says_that_items_are_equal(
     fault = validate_json(text, Rewriter(rules, "schema").rewrite())
     equal = fault is not None and "are equal" in fault
     if fault is None or equal:
-        assert (document.repeat is not None) == equal
-    if document.repeat is None:
+        assert (document.fault is not None) == equal
+    if document.fault is None:
         assert document.held_from is None
 
 
@@ -72,7 +73,7 @@ def test_an_item_repeats_where_the_check_says_that_items_are_equal(
     ],
 )
 def test_an_item_is_compared_once_it_is_complete(text: str, repeat: Repeat | None) -> None:
-    assert watched(text, UNIQUE, list(range(len(text)))).repeat == repeat
+    assert watched(text, UNIQUE, list(range(len(text)))).fault == repeat
 
 
 def test_text_is_held_from_the_outermost_item_that_may_be_taken_back() -> None:
@@ -83,15 +84,15 @@ def test_text_is_held_from_the_outermost_item_that_may_be_taken_back() -> None:
 
 
 def test_a_piece_that_ends_an_item_and_begins_the_next_names_what_is_before_the_comma() -> None:
-    document = UniqueItems(UNIQUE)
+    document = DocumentWatch(UNIQUE)
     for position, piece in enumerate(['["', "a", '","', "a", '"']):
         document.feed(piece, position)
-    assert document.repeat == Repeat("#", 2, '"')
+    assert document.fault == Repeat("#", 2, '"')
 
 
 @pytest.mark.parametrize("text", ["no JSON, at all", "[1, 1x, 1x", "]]", '{"a": [[}]', ", , ,"])
 def test_text_that_is_no_json_is_passed_over(text: str) -> None:
-    assert watched(text, UNIQUE, []).repeat is None
+    assert watched(text, UNIQUE, []).fault is None
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,38 @@ def test_text_that_is_no_json_is_passed_over(text: str) -> None:
 )
 def test_content_is_counted_and_structure_is_not(text: str, content: int) -> None:
     assert watched(text, {}, []).content == content
+
+
+def test_a_value_with_rules_that_no_grammar_has_is_held_until_it_is_complete() -> None:
+    """Nothing else is held, and the fault names the part that it is about."""
+    excluded = {"type": "string", "not": {"pattern": "^x"}}
+    inner = {
+        "type": "object",
+        "properties": {"k": {"type": "string"}, "n": {"type": "integer"}},
+        "if": {"properties": {"k": {"pattern": "^y"}}},
+        "then": {"properties": {"n": {"minimum": 5}}},
+    }
+    schema = {"properties": {"a": excluded, "b": {"type": "string"}, "c": inner}}
+    document = DocumentWatch(prepare(schema, param="p").rules)
+    text = '{"a": "ab", "b": "x", "c": {"k": "y", "n": 3}}'
+    held = []
+    for position, character in enumerate(text):
+        document.feed(character, position)
+        held.append(document.held_from)
+    begin, end = text.index('"ab"'), text.index('"ab"') + 3
+    assert held[: end + 1] == [None] * begin + [begin] * (end - begin) + [None]
+    inside = text.index('{"k"')
+    assert set(held[end + 1 : inside]) == {None}
+    assert set(held[inside:-2]) == {inside}
+    name = text.index('"n"')
+    assert isinstance(document.fault, BrokenRule)
+    assert (document.fault.start, document.fault.blamed) == (inside, (name, len(text) - 2))
+
+
+def test_an_excluded_text_is_found_as_soon_as_it_is_complete() -> None:
+    schema = {"type": "array", "items": {"type": "string", "not": {"pattern": "^x"}}}
+    document = DocumentWatch(prepare(schema, param="p").rules)
+    for position, piece in enumerate(["[", '"a', '"', ', "x', 'y"']):
+        document.feed(piece, position)
+    assert isinstance(document.fault, BrokenRule)
+    assert (document.fault.start, document.fault.blamed) == (3, None)

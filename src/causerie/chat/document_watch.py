@@ -1,5 +1,6 @@
-"""Watches a JSON document as it grows for an item that repeats an earlier one of its array.
+"""Watches a JSON document as it grows for what breaks a rule that no grammar has.
 
+An item may repeat an earlier one of its array, and the check may refuse a value that is complete.
 Knows the text of JSON and the rewritten schema of the document; knows nothing of tokens.
 Positions are numbers that the caller gives with each piece of text.
 """
@@ -9,10 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
+from causerie.chat.schema.certain import Certain, certain
 from causerie.chat.schema.distinct import Applicable, applicable
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
+from causerie.chat.validation import Undecided, fault_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,30 @@ class Repeat:
     """That text, without the comma and what follows."""
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenRule:
+    """A complete value that breaks a rule."""
+
+    reason: str
+    start: int
+    """Position of the text in which the value begins."""
+    blamed: tuple[int, int] | None
+    """Positions of the beginning and the end of the part that the fault is about, with its name."""
+
+
+Fault = Repeat | BrokenRule
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value that is not complete yet."""
+
+    certain: Certain
+    checked: tuple[Mapping[str, object], ...]
+    start: int
+    position: int
+
+
 @dataclass(slots=True)
 class _Container:
     """An array or object that is not closed yet."""
@@ -38,6 +66,8 @@ class _Container:
     index: int = 0
     name: str = ""
     """Of the last property."""
+    named: int = 0
+    """Position of the last name."""
     before_name: bool = True
     start: int = 0
     """Offset at which the last item or name began."""
@@ -54,21 +84,25 @@ class _Container:
         return self.schemas.property(self.name), step(self.pointer, self.name)
 
 
-class UniqueItems:
+class DocumentWatch:
     """One document, as far as it has been read.
 
     Text that is no JSON is passed over: the constraint or the last check reports it.
     """
 
     def __init__(self, rules: Mapping[str, object]) -> None:
-        self.repeat: Repeat | None = None
+        self.fault: Fault | None = None
         self.content = 0
         """Characters so far of strings, numbers and literals that are values.
 
         Of an empty value it is the end.
         """
         self._root = applicable(rules)
+        self._certain = certain(rules)
         self._open: list[_Container] = []
+        self._values: list[_Value] = []
+        self._parts: dict[str, tuple[int, int]] = {}
+        """Positions of the complete parts of values that are checked, by their pointers."""
         self._text = ""
         self._piece = 0  # offset at which the last piece began
         self._position = 0
@@ -77,14 +111,17 @@ class UniqueItems:
     @property
     def held_from(self) -> int | None:
         """The position from which the text may still have to be taken back."""
-        return next((one.separated for one in self._open if one.separated is not None), None)
+        items = (one.separated for one in self._open if one.separated is not None)
+        values = (one.position for one in self._values if one.checked)
+        held = [*islice(items, 1), *islice(values, 1)]
+        return min(held) if held else None
 
     def feed(self, text: str, position: int) -> None:
-        """Read on, up to the first repeated item."""
+        """Read on, up to the first fault."""
         self._piece, self._position = len(self._text), position
         self._text += text
         for offset, character in enumerate(text, self._piece):
-            if self.repeat is not None or self._broken:
+            if self.fault is not None or self._broken:
                 return
             try:
                 self._read(character, offset)
@@ -112,7 +149,7 @@ class UniqueItems:
             self.content += 1
 
     def _read_structure(self, character: str, offset: int) -> None:
-        if self.repeat is not None or not self._open:
+        if self.fault is not None or not self._open:
             return
         if character in "]}":
             self.content += self._open.pop().empty
@@ -134,11 +171,19 @@ class UniqueItems:
         return bool(self._open) and not self._open[-1].is_array and self._open[-1].before_name
 
     def _begin(self, offset: int) -> None:
-        if not self._open:
-            return
-        self._open[-1].empty = False
-        if self._open[-1].is_array or self._open[-1].before_name:
+        """Begin a value or a name."""
+        if self._open:
+            self._open[-1].empty = False
             self._open[-1].start = offset
+        if self._is_name:
+            self._open[-1].named = self._position
+        else:
+            held = self._certain
+            if self._open:
+                above, container = self._values[-1].certain, self._open[-1]
+                is_array = container.is_array
+                held = above.item(container.index) if is_array else above.property(container.name)
+            self._values.append(_Value(held, held.checked, offset, self._position))
 
     def _enter(self, *, is_array: bool) -> None:
         schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
@@ -154,19 +199,47 @@ class UniqueItems:
 
     def _end(self, offset: int) -> None:
         """End a value or a name."""
-        if not self._open:
-            return
-        container = self._open[-1]
         if self._is_name:
+            container = self._open[-1]
             container.name = json.loads(self._text[container.start : offset])
             container.before_name = False
-        elif container.distinct:
-            self._compare(container, json.loads(self._text[container.start : offset]))
+            return
+        value = self._values.pop()
+        distinct = bool(self._open) and self._open[-1].distinct
+        if value.checked or any(above.checked for above in self._values):
+            named = bool(self._open) and not self._open[-1].is_array
+            begin = self._open[-1].named if named else value.position
+            self._parts[self._pointer] = begin, self._position
+        if not distinct and not value.checked:
+            return
+        read = json.loads(self._text[value.start : offset])
+        self._check(value, read)
+        if distinct and self.fault is None:
+            self._compare(self._open[-1], read)
+
+    @property
+    def _pointer(self) -> str:
+        """Of the value that is read."""
+        return self._open[-1].inside()[1] if self._open else "#"
+
+    def _check(self, value: _Value, read: object) -> None:
+        for schema in value.checked:
+            try:
+                fault = fault_of(read, schema)
+            except Undecided:  # the last check says so
+                return
+            if fault is not None:
+                blamed = self._parts.get(self._pointer + fault.pointer[1:])
+                whole = fault.pointer == "#"
+                self.fault = BrokenRule(fault.reason, value.position, None if whole else blamed)
+                return
+        if not any(above.checked for above in self._values):
+            self._parts.clear()
 
     def _compare(self, container: _Container, item: object) -> None:
         written = canonical(item)
         if written in container.earlier and container.separated is not None:
-            self.repeat = Repeat(container.pointer, container.separated, container.head)
+            self.fault = Repeat(container.pointer, container.separated, container.head)
             return
         container.earlier.add(written)
         container.separated = None

@@ -1,0 +1,120 @@
+"""References by dynamic scope, to meta-schemas, and to addresses below unknown keywords."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
+
+from causerie.chat.schema import prepare
+from causerie.chat.validation import validate_json
+from causerie.errors import InvalidRequest
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def verdict(schema: dict[str, object], document: object) -> bool:
+    """Return whether a document is valid; the grammar and the check have to agree."""
+    prepared = prepare(schema, param="p")
+    grammar = "%llguidance {}\nstart: %json " + prepared.text
+    matcher = LLMatcher(LLTokenizer("byte"), grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    raw = json.dumps(document).encode()
+    admitted = matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
+    assert admitted is (validate_json(raw.decode(), prepared.rules) is None)
+    return admitted
+
+
+LIST: dict[str, object] = {
+    "$id": "https://a.b/list",
+    "type": "array",
+    "items": {"$dynamicRef": "#item"},
+    "$defs": {"any": {"$dynamicAnchor": "item"}},
+}
+
+
+def lists(**items: object) -> dict[str, object]:
+    """Return a schema of properties, each a list whose items follow a schema."""
+    bound = {
+        name: {"$id": f"https://a.b/{name}", "$ref": "list",
+               "$defs": {"item": {"$dynamicAnchor": "item", **of}}}
+        for name, of in items.items() if isinstance(of, dict)
+    }  # fmt: skip
+    return {
+        "type": "object",
+        "properties": {name: {"$ref": f"https://a.b/{name}"} for name in items},
+        "$defs": {"list": LIST, **bound},
+    }
+
+
+def test_a_dynamic_reference_leads_to_the_outermost_anchor() -> None:
+    schema = lists(words={"type": "string"}, counts={"type": "integer"})
+    for document in ({"words": ["a"], "counts": [1]}, {"words": [1]}, {"counts": ["a"]}):
+        expected = Draft202012Validator(schema).is_valid(document)
+        assert verdict(schema, document) is expected
+    assert verdict(schema, {"words": ["a"], "counts": [1]})
+    assert not verdict(schema, {"words": [1]})
+
+
+TREE: dict[str, object] = {
+    "$id": "https://a.b/tree",
+    "$recursiveAnchor": True,
+    "type": "object",
+    "properties": {"data": True, "children": {"type": "array", "items": {"$recursiveRef": "#"}}},
+}
+
+
+def test_a_recursive_reference_leads_to_the_outermost_document() -> None:
+    strict = {
+        "$id": "https://a.b/strict",
+        "$recursiveAnchor": True,
+        "allOf": [{"$ref": "tree"}],
+        "required": ["data"],
+        "$defs": {"tree": TREE},
+    }
+    rules = prepare(strict, param="p").rules
+    assert validate_json('{"data": 1, "children": [{"data": 2}]}', rules) is None
+    assert validate_json('{"data": 1, "children": [{}]}', rules) is not None
+
+
+def test_a_schema_may_refer_to_a_meta_schema_of_the_standard() -> None:
+    schema = {"type": "object", "properties": {"of": {"$ref": DRAFT}}, "required": ["of"]}
+    assert verdict(schema, {"of": {"items": {"type": ["null", "string"], "minLength": 2}}})
+    assert not verdict(schema, {"of": {"items": {"type": "text"}}})
+    old = {"$ref": "http://json-schema.org/draft-07/schema#"}
+    assert verdict(old, {"not": {"minimum": 3}})
+    assert not verdict(old, {"not": {"minimum": "3"}})
+
+
+def test_a_schema_below_an_unknown_keyword_gives_its_address_up() -> None:
+    named = {"$id": "https://a.b/n", "type": "null"}
+    schema = {
+        "$ref": "https://a.b/n",
+        "examplesOf": [named],
+        "$defs": {"n": {"$id": "https://a.b/n", "type": "string"}},
+    }
+    assert verdict(schema, "a")
+    assert not verdict(schema, None)
+    assert verdict({"$ref": "https://a.b/n", "components": {"n": named}}, None)
+
+
+def test_a_scope_that_grows_without_end_is_refused() -> None:
+    names = [f"n{at}" for at in range(10)]
+    documents: dict[str, object] = {
+        f"{first}{second}": {
+            "$id": f"https://a.b/{first}{second}",
+            "properties": {
+                f"{other}{side}": {"$ref": f"https://a.b/{other}{side}"}
+                for other in names
+                for side in "xy"
+            }
+            | {name: {"$dynamicRef": f"#{name}"} for name in names},
+            "$defs": {"own": {"$dynamicAnchor": first, "const": second}},
+        }
+        for first in names
+        for second in "xy"
+    }
+    with pytest.raises(InvalidRequest, match="dynamicRef"):
+        prepare({"$ref": "https://a.b/n0x", "$defs": documents}, param="p")
