@@ -129,6 +129,28 @@ FAMILIES: list[tuple[str, str, Told]] = [
         "</ifm|tool_call></ifm|tool_calls>",
         Told(calls=[("get_weather", PARIS)]),
     ),
+    ("k2-horizon", "<ifm|think_fast>Hm.</ifm|think_fast>Yes.", Told("Hm.", "Yes.")),
+    ("k2-horizon", "<ifm|think_faster>\nHm.</ifm|think>\nYes.", Told("Hm.", "Yes.")),
+    (
+        "solar-open-2",
+        "<|think:start|>Hm.<|think:end|>I look.<|tool_call:start|>get_weather\n"
+        "<|tool_arg:start|>city<|tool_arg:value|>12<|tool_arg:end|>\n"
+        "<|tool_arg:start|>days<|tool_arg:value|>12<|tool_arg:end|>\n<|tool_call:end|>\n"
+        "<|tool_call:start|>now\n<|tool_call:end|>",
+        Told("Hm.", "I look.", [("get_weather", {"city": "12", "days": 12}), ("now", {})]),
+    ),
+    (
+        "solar-open-2",  # a call without an end, and one within the reasoning
+        "<|think:start|>Hm.<|tool_call:start|>time\n<|tool_arg:start|>zone<|tool_arg:value|>UTC"
+        "<|tool_arg:end|>\n<|tool_call:start|>now\n<|tool_call:end|>",
+        Told("Hm.", calls=[("time", {"zone": "UTC"}), ("now", {})]),
+    ),
+    (
+        "granite-20b",
+        '<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '<function_call> {"name": "now", "arguments": {}}',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
     (
         "dots",
         '<dots_function_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'

@@ -212,7 +212,7 @@ def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> 
 
 def _texts(form: ModelFormat) -> list[str]:
     marks = form.reasoning
-    return [marks.open, marks.close] if marks else []
+    return [*marks.opens, *marks.closes] if marks else []
 
 
 def _dropped(request: ChatRequest) -> Sequence[str]:

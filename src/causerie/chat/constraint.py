@@ -11,7 +11,7 @@ Knows nothing about engines beyond the ids of their control tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.chat.answer import AnswerPlan
@@ -108,7 +108,7 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
 def _marks(form: ModelFormat) -> tuple[str, ...]:
     """Return the texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
-    own = (thought.open, *thought.also_open, thought.close) if thought else ()
+    own = (*thought.opens, *thought.closes) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
@@ -117,15 +117,20 @@ def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) 
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
-    close = text.until(marks.close)
+    close = _any_of(map(text.until, marks.closes))
     if marks.after_close.strip() == "":
         close += f" /[ \\n]{{0,{max(len(marks.after_close), 1)}}}/"
     else:
         close += " " + text.literal(marks.after_close)
     if state == "open":
         return close
-    opened = text.rule(f"{text.literal(marks.open)} {close}")
+    opened = text.rule(f"{_any_of(map(text.literal, marks.opens))} {close}")
     return f"({opened})?"
+
+
+def _any_of(options: Iterable[str]) -> str:
+    first, *others = options
+    return f"({' | '.join((first, *others))})" if others else first
 
 
 def _body(

@@ -223,7 +223,7 @@ class Parser:
     def _end_of_reasoning(self, mark: str) -> Iterator[ContentEvent]:
         """White space before the closing marker that the format does not write by itself."""
         reasoning = self._form.reasoning
-        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
             space = self._taken_space().removesuffix(reasoning.before_close)
             if not self._fresh:
                 yield from self._emit(space)
@@ -245,13 +245,13 @@ class Parser:
         if mark in self._marks.lead_ins:
             self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
-        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
             self._turn(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in self._marks.answer:
             self._turn(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
-        if reasoning and mark == reasoning.close:
+        if reasoning and mark in reasoning.closes:
             return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
             return None  # an answer that only mentions the marker
@@ -475,7 +475,7 @@ class _Marks:
 def _reasoning_marks(form: ModelFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the markers that open reasoning, and those that close it."""
     marks = form.reasoning
-    return ((marks.open, *marks.also_open), (marks.close,)) if marks else ((), ())
+    return (marks.opens, marks.closes) if marks else ((), ())
 
 
 class _Search:

@@ -162,7 +162,18 @@ class Reasoning:
     before_close: str = "\n"
     after_close: str = "\n\n"
     also_open: tuple[str, ...] = ()
-    """Other markers that mean the same."""
+    """Other markers that mean the same; read, never written. So are ``also_close``."""
+    also_close: tuple[str, ...] = ()
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        """Return all markers that open reasoning."""
+        return (self.open, *self.also_open)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        """Return all markers that close reasoning."""
+        return (self.close, *self.also_close)
 
 
 _TO = "to="
