@@ -125,6 +125,23 @@ def test_a_function_without_arguments_in_other_spellings(text: str, size: int) -
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("mistral", "get_weather is a function."),
+        ("mistral", 'Call get_weather[ARGS]{"city": "Paris"}'),
+        ("mistral", 'other[ARGS]{"city": "Paris"}'),
+        ("glm-4.5", "get_weather"),
+        ("glm-4.5", "get_weather\nis a function"),
+        ("glm-4.7", "get_weather<arg_key> is how a call begins."),
+        ("glm-4.7", "It is now</tool_call>"),
+    ],
+)
+def test_the_name_of_a_function_alone_is_no_call(name: str, text: str, size: int) -> None:
+    assert read(by_name(name), text, size=size) == Told(answer=text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
         # No call is plain here: no function, an unknown one, no arguments where some are needed.
         ("hermes", "A <tool_call> is a tag."),
         ("hermes", '<tool_call>\n{"a": 1}\n</tool_call>'),

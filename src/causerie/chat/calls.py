@@ -81,6 +81,16 @@ def _edges(form: CallSection) -> tuple[list[str], list[str]]:
     return [form.separator.strip(), *triggers, *marks], ends
 
 
+def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
+    """Return the texts that a call begins with, if it begins with the name of its function."""
+    behind, *others = calls.call[1:]
+    if isinstance(behind, Literal) and behind.text.strip():
+        return (name + behind.text.strip(),)
+    listed = [one.before.strip() for one in (behind, *others) if isinstance(one, ParameterList)]
+    ends = [mark for one in others if isinstance(one, Literal) for mark in markers(one.text)[:1]]
+    return tuple(f"{name}{space}{mark}" for space in ("", "\n") for mark in (*listed, *ends))
+
+
 class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
@@ -257,10 +267,9 @@ class SectionReader:
 
     def _next_call_marks(self) -> tuple[str, ...]:
         """Return the texts that another call may begin with where no separator announces it."""
-        first, *others = self._form.call
+        first = self._form.call[0]
         if isinstance(first, Name):  # only an offered function is told from other text
-            behind = others[0].text if isinstance(others[0], Literal) else ""
-            return tuple(name + behind for name in self._tools)
+            return tuple(mark for name in self._tools for mark in name_triggers(self._form, name))
         words = first.text.split() if isinstance(first, Literal) else []
         return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 

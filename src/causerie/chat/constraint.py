@@ -23,6 +23,7 @@ from causerie.chat.call_syntax.plain import call_id_grammar
 from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.call_syntax.python import python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
+from causerie.chat.calls import name_triggers
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -214,10 +215,21 @@ class _Section:
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
             return [self._from_start(), *resumed]
+        if form.is_named:
+            return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in call_triggers(form):
             options.append(f"{text.free_until(mark)} {self._behind(mark)}")
         return options
+
+    def _ends_names(self) -> bool:
+        """Return whether a control token ends a name that begins a call.
+
+        Else the lexer would follow free text, of which the name may be a part.
+        """
+        name = min(self._plan.tools)
+        marks = (mark.removeprefix(name).strip() for mark in name_triggers(self._form, name))
+        return all(self._text.is_control(mark) for mark in marks)
 
     def _from_start(self) -> str:
         """Return the section, its first texts as one: else the lexer would follow free text."""

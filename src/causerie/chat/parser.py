@@ -9,7 +9,7 @@ loses text: what only looked like a tool call comes out as answer text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,6 +21,7 @@ from causerie.chat.calls import (
     CallPart,
     CallStarted,
     SectionReader,
+    name_triggers,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
 from causerie.chat.message_header import ParsedHeader, function_of, is_reasoning, read_header
@@ -69,7 +70,7 @@ class Parser:
         self._tools = tools or {}
         self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
-        self._marks = _Marks(form, self._calls_form, whole_reasoning)
+        self._marks = _Marks(form, self._calls_form, self._tools, whole_reasoning)
         self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
         self._header: str | None = None  # of a message, as far as it has come
@@ -429,11 +430,27 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches."""
+    """The markers of a format that mean something, by mode, as compiled searches.
 
-    def __init__(self, form: ModelFormat, calls: CallSection | None, whole_reasoning: bool) -> None:
+    ``names`` are those of the functions on offer.
+    """
+
+    def __init__(
+        self,
+        form: ModelFormat,
+        calls: CallSection | None,
+        names: Iterable[str],
+        whole_reasoning: bool,
+    ) -> None:
         ways = (calls, *calls.also) if calls and form.header is None else ()
-        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
+        named = {
+            mark: way
+            for way in ways
+            if way.is_named
+            for name in names
+            for mark in name_triggers(way, name)
+        }
+        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
         opens, closes = _reasoning_marks(form)
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
@@ -444,7 +461,9 @@ class _Marks:
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)
-        anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
+        anywhere = [
+            mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)
+        ]
         answering = _Search((*opens, *closes, *answer, *anywhere))
         thinking = _Search(closes if whole_reasoning else (*closes, *answer, *anywhere))
         self._searches = {

@@ -146,6 +146,16 @@ class CallSection:
     (but not those at the start alongside others that are not), never asked for.
     """
 
+    @property
+    def is_named(self) -> bool:
+        """Return whether nothing stands before the name of the first function.
+
+        Then an offered function, with the marker that follows its name, is a call at the very
+        beginning of the answer.
+        """
+        marked = self.begin or self.triggers or self.at_start
+        return isinstance(self.call[0], Name) and not marked
+
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
