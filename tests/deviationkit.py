@@ -107,7 +107,8 @@ def on_one_line(form: ModelFormat, made: Sequence[Call]) -> str | None:
         _replaced(calls, {ParameterList: replace(listed, **texts)}),
         lambda text: text.replace("\n", ""),
     )
-    return write_calls(replace(dense, begin=calls.begin.strip(), separator=""), made)
+    separator = calls.separator.strip()
+    return write_calls(replace(dense, begin=calls.begin.strip(), separator=separator), made)
 
 
 def without_ids(form: ModelFormat, made: Sequence[Call]) -> str | None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from deviationkit import DEVIATIONS
-from formatkit import Call, Told, read, write_calls, write_reasoning
+from formatkit import Call, Told, read, write_calls, write_reasoning, write_said
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,8 +74,8 @@ def test_a_stream_says_what_the_whole_says(data: st.DataObject) -> None:
 def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
     assert form.calls
     section = write_calls(form.calls, [Call("get_weather", {"city": "Paris"}, "abcdefgh1")])
-    before = f"{form.answer_open}Let me look.{form.answer_close}{form.calls.lead}"
-    after = f"{form.answer_open}There it is.{form.answer_close}"
+    before = write_said(form, "Let me look.") + form.calls.lead
+    after = f"{form.said_close}{form.answer_open}There it is.{form.answer_close}"
     for text in (before + section + after, f"{before}\n\n{section}\n{after}"):
         for size in SIZES:
             told = read(form, text, size=size)

@@ -85,7 +85,7 @@ SGLANG: Names = {
     "minimax-m2": ("minimax-m2",),
     "minimax-m3": ("minimax-m3",),
     "mistral": ("mistral", "mistral-small-3.2", "mistral-nemo", "magistral"),
-    "muse": (),
+    "muse": ("muse",),
     "poolside_v1": ("laguna", "laguna-s"),
     "pythonic": ("toolace", "llama-4-pythonic"),
     "qwen": ("hermes", "qwen-3"),
@@ -113,7 +113,7 @@ LLAMA_CPP: Names = {
     "minicpm5": ("minicpm-5",),
     "minimax-m3": ("minimax-m3",),
     "ministral3": ("magistral",),
-    "muse-glimmer": (),
+    "muse-glimmer": ("muse",),
     "qwen3-coder": ("qwen-3-coder", "qwen-3.5", "nemotron-3"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable
+from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable, offered_name
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
@@ -161,8 +161,8 @@ class SectionReader:
         if read.rest is None:
             return None
         if isinstance(segment, Name):
-            self._call.name = read.value
-            if self._form.at_start and read.value not in self._tools:
+            self._call.name = offered_name(read.value, self._tools)
+            if self._form.at_start and self._call.name not in self._tools:
                 raise Unreadable  # an answer that looks alike
         elif isinstance(segment, CallId):
             self._call.id = read.value if segment.kept else ""

@@ -171,7 +171,12 @@ def _markers(calls: CallSection) -> tuple[str, ...]:
 
     JSON at the start of a reply is a call only where calls are possible.
     """
-    return () if calls.at_start else (*call_triggers(calls), *calls.lead_ins)
+    return () if calls.at_start else (*_held(calls), *calls.lead_ins)
+
+
+def _held(calls: CallSection) -> tuple[str, ...]:
+    """Return the texts from which a section is held to its form."""
+    return (calls.holds_at,) if calls.holds_at else call_triggers(calls)
 
 
 def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
@@ -218,7 +223,7 @@ class _Section:
         if form.is_named:
             return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
-        for mark in call_triggers(form):
+        for mark in _held(form):
             options.append(f"{text.free_until(mark)} {self._behind(mark)}")
         return options
 
@@ -263,10 +268,14 @@ class _Section:
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
             return f"{text.literal(left)} {self._rest()}" if left else self._rest()
-        first = form.call[0]
-        assert isinstance(first, Literal)
-        left = (form.begin + first.text)[len(trigger) :]
-        return self._with_first((Literal(left), *form.call[1:]) if left else form.call[1:])
+        at, literal = next(
+            (at, one)
+            for at, one in enumerate(form.call)
+            if isinstance(one, Literal) and trigger in form.begin + one.text
+        )
+        left = (form.begin + literal.text).partition(trigger)[2]
+        behind = form.call[at + 1 :]
+        return self._with_first((Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[Segment]) -> str:
         """Return the section without its beginning, its first call written as ``segments``."""

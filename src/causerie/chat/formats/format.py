@@ -131,6 +131,10 @@ class CallSection:
     the first literal of ``call`` (by default that of the canonical writing up to the first place
     that varies).
     """
+    holds_at: str = ""
+    """Text within the first call at which a constraint takes hold, where what stands before may be
+    something else than a call.
+    """
     lead_ins: tuple[str, ...] = ()
     """Other beginnings with the same meaning: read, never written."""
     at_start: bool = False

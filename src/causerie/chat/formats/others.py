@@ -269,27 +269,6 @@ XLAM_2 = ModelFormat(
     ),
 )
 
-# Every message names its recipient, a call the function itself, before any marker:
-# tools are described in words, and reasoning and answer are read by their recipients.
-MUSE = ModelFormat(
-    "muse",
-    detect=(("<atem:function_calls>",),),
-    reasoning=Reasoning(
-        "to=self<|message|>",
-        "<|eom|>",
-        after_open="",
-        before_close="",
-        after_close="<|start|>assistant",
-    ),
-    thinking=ThinkingSwitch(
-        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
-    ),
-    calls=GENERIC.calls,
-    answer_open="to=user<|message|>",
-    skip=("<|start|>assistant", "<|eom|>"),
-    native_tools=False,
-)
-
 PHI_4_REASONING = replace(
     GENERIC, name="phi-4-reasoning", detect=(("<|im_sep|>", "<think>"),), thinking=ALWAYS
 )
@@ -323,7 +302,6 @@ FORMATS = (
     DOTS,
     JAMBA,
     XLAM_2,
-    MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
 )
