@@ -12,9 +12,11 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import msgspec
 
+from causerie.chat.changed_line import changed_line, line_hashes
 from causerie.engines.packed_tokens import common_tokens, packed, token_count
 from causerie.protocol.cache_report import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message
@@ -53,6 +55,8 @@ class AskedBefore:
     """Packed tokens."""
     has_reasoning: bool
     """A message holds reasoning."""
+    lines: tuple[tuple[int, ...], ...] = ()
+    """The first lines of each message at the beginning that instructs."""
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
         """Return the digests of the messages that are no instructions.
@@ -78,7 +82,8 @@ class _Answered:
 
     @property
     def size(self) -> int:
-        return len(self.computed) + _DIGEST_BYTES * len(self.asked.messages)
+        lines = sum(map(len, self.asked.lines))
+        return len(self.computed) + _DIGEST_BYTES * (len(self.asked.messages) + lines)
 
 
 @dataclass(slots=True)
@@ -138,6 +143,10 @@ def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
         _digest((settings, request.documents)),
         packed(prompt),
         any(message.reasoning_content for message in request.messages),
+        tuple(
+            line_hashes(message.text)
+            for message in takewhile(lambda one: one.role in _INSTRUCTING, request.messages)
+        ),
     )
 
 
@@ -175,7 +184,8 @@ def _miss(
         return CacheMiss(SETTINGS_CHANGED, reusable)
     at = _alike(before.messages, now.messages)
     if at < len(before.messages):
-        return CacheMiss(_difference(before, now, at), reusable, at)
+        reason = _difference(before, now, at)
+        return CacheMiss(reason, reusable, at, _detail(before, messages, at))
     reason = _rendering(last, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
 
@@ -185,6 +195,12 @@ def _difference(before: AskedBefore, now: AskedBefore, at: int) -> str:
     if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
         return INSTRUCTIONS_CHANGED
     return EDITED if at < len(now.messages) else REMOVED
+
+
+def _detail(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
+    """Return which line of the instructions differs, if both requests have some there."""
+    known = at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING
+    return changed_line(before.lines[at], messages[at].text) if known else ""
 
 
 def _rendering(last: _Answered, added: Iterable[Message], common: int) -> str:
