@@ -32,10 +32,11 @@ def miss(
     *,
     first: ChatRequest = FIRST,
     reasoning: int = 0,
+    cut: bool = False,
 ) -> CacheMiss | None:
     """What is said of ``second`` behind ``first``."""
     known = Conversations()
-    known.answered("ann", asked_before(first, PROMPT), MADE, reasoning)
+    known.answered("ann", asked_before(first, PROMPT), MADE, reasoning, cut=cut)
     report = known.report("ann", second, asked_before(second, prompt), reused)
     assert (report.prompt, report.reused) == (len(prompt), reused)
     return report.miss
@@ -125,6 +126,9 @@ def test_reasoning_that_is_missing_is_named() -> None:
     behind = (*PROMPT, *MADE[:210], *range(6000, 6100))
     changed = CacheMiss(module.REPLY_CHANGED, COMPUTED, 2)
     assert miss(kept, behind, 1210, reasoning=200) == changed
+    at_its_end = (*PROMPT, *MADE[:198], *range(6000, 6100))
+    assert miss(kept, at_its_end, 1198, reasoning=200, cut=True) == changed
+    assert miss(kept, short, 1000, reasoning=200, cut=True) == dropped
     earlier = structs.replace(kept, messages=(*kept.messages, ANSWER, ASKED))
     assert miss(earlier, _OTHER, 500, first=kept) == CacheMiss(module.REASONING_DROPPED, COMPUTED)
 

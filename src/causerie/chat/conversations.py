@@ -73,12 +73,13 @@ class _Answered:
     """A request whose reply has ended; ``computed`` are its packed tokens and those of the reply.
 
     The last token that was generated is not among them. ``reasoning`` tokens of the reply are
-    reasoning.
+    reasoning. A reply that was ``cut`` ended in the middle of a call.
     """
 
     asked: AskedBefore
     computed: bytes
     reasoning: int
+    cut: bool
 
     @property
     def size(self) -> int:
@@ -103,7 +104,13 @@ class Conversations:
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
-        self, caller: str, asked: AskedBefore, made: Sequence[int], reasoning: int
+        self,
+        caller: str,
+        asked: AskedBefore,
+        made: Sequence[int],
+        reasoning: int,
+        *,
+        cut: bool = False,
     ) -> None:
         """Keep a request whose reply has ended; it replaces the one that it continues."""
         said = asked.conversation(caller)
@@ -112,7 +119,7 @@ class Conversations:
         for key in list(self._by_first.get(said[0], ())):
             if said[: len(key)] == key:
                 self._forget(key)
-        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning)
+        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning, cut)
         self._answered[said] = kept
         self._by_first.setdefault(said[0], []).append(said)
         self._size += kept.size
@@ -208,7 +215,9 @@ def _rendering(last: _Answered, added: Iterable[Message], common: int) -> str:
     asked = token_count(last.asked.prompt)
     if common < asked:
         return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW
-    if common >= asked + last.reasoning:
+    # Without its call a reply ends in another white space, which may belong to the last of these.
+    thought = last.reasoning // 2 if last.cut else last.reasoning
+    if common >= asked + thought:
         return REPLY_CHANGED
     reply = next(iter(added), None)
     sent = reply is not None and reply.reasoning_content
