@@ -107,7 +107,8 @@ def on_one_line(form: ModelFormat, made: Sequence[Call]) -> str | None:
         _replaced(calls, {ParameterList: replace(listed, **texts)}),
         lambda text: text.replace("\n", ""),
     )
-    return write_calls(replace(dense, begin=calls.begin.strip(), separator=""), made)
+    separator = calls.separator.strip()
+    return write_calls(replace(dense, begin=calls.begin.strip(), separator=separator), made)
 
 
 def without_ids(form: ModelFormat, made: Sequence[Call]) -> str | None:
@@ -216,7 +217,23 @@ def without_both_markers(form: ModelFormat, made: Sequence[Call]) -> str | None:
 def headless_of(form: ModelFormat) -> CallSection | None:
     """Return the section that begins with its first call, if the family has a marker there."""
     calls = _section(form)
-    return next((way for way in calls.also if way.optional_end), None)
+    return next((way for way in calls.also if way.optional_end and not way.is_named), None)
+
+
+def named_of(form: ModelFormat) -> CallSection | None:
+    """Return the section that begins with the name of a function, if a marker follows it."""
+    return next((way for way in _section(form).also if way.is_named), None)
+
+
+def without_the_marker_of_the_name(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    """A call that begins with the name of its function."""
+    named = named_of(form)
+    return write_calls(named, made) if named else None
+
+
+def without_the_markers_around_it(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    named = named_of(form)
+    return write_calls(replace(named, end=""), made) if named else None
 
 
 def without_the_end(form: ModelFormat, made: Sequence[Call]) -> str | None:
@@ -302,6 +319,8 @@ DEVIATIONS: Mapping[str, Deviation] = {
         without_the_end,
         without_the_first_marker,
         without_both_markers,
+        without_the_marker_of_the_name,
+        without_the_markers_around_it,
         without_the_last_marker,
         with_the_last_marker_twice,
         ended_at_once,

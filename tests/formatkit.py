@@ -123,6 +123,12 @@ def pieces(text: str, size: int, cuts: Sequence[int] = ()) -> list[str]:
     return [text[at : at + step] for at in range(0, len(text), step)]
 
 
+def write_said(form: ModelFormat, said: str) -> str:
+    """A text before calls."""
+    opened, closed = form.said_open or form.answer_open, form.said_close or form.answer_close
+    return opened + said + closed
+
+
 def write_reasoning(marks: Reasoning, thought: str) -> str:
     return (
         marks.open

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest_asyncio
 from chatkit import Reply, together
 from enginekit import THREADS
 from msgspec import structs
+from weightskit import write_hybrid, write_sliding
 
 from causerie.chat.chat import TextChat
 from causerie.chat.compiler import Compiler
@@ -39,6 +41,7 @@ from causerie.protocol.request import (
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 SHARE = 0.95
+_READ_AGAIN = 4  # tokens: so far before a prompt's end the engine keeps a state to go back to
 WEATHER = Tool(
     "get_weather",
     {
@@ -90,9 +93,17 @@ async def engine(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def chat(engine: LlamaCppEngine) -> AsyncIterator[TextChat]:
+    async with compiling(engine) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def compiling(engine: LlamaCppEngine) -> AsyncIterator[TextChat]:
     compiler = Compiler(workers=1)
-    yield TextChat(engine, compiler)
-    await compiler.stop()
+    try:
+        yield TextChat(engine, compiler)
+    finally:
+        await compiler.stop()
 
 
 @dataclass(slots=True)
@@ -105,6 +116,8 @@ class Conversation:
     sampling: SamplingParams = SamplingParams(temperature=0.0)  # noqa: RUF009 - frozen
     question: str = "how is it in Paris?"
     computed: int = 0
+    made: int = 0
+    """Tokens of the last reply."""
     shares: list[float] = field(default_factory=list)
 
     async def turn(self, chat: TextChat, number: int) -> None:
@@ -125,6 +138,7 @@ class Conversation:
         if self.computed:
             self.shares.append(reply.usage.cached / self.computed)
         self.computed = reply.usage.prompt + reply.usage.completion - 1
+        self.made = reply.usage.completion
         self.keep(reply)
 
     def keep(self, reply: Reply) -> None:
@@ -164,6 +178,36 @@ async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
         await conversation.turn(chat, number)
     assert len(conversation.shares) == 39
     assert min(conversation.shares) >= SHARE, conversation.shares
+
+
+@pytest.mark.parametrize(
+    ("write", "reads_replies_again"), [(write_hybrid, False), (write_sliding, True)]
+)
+async def test_states_that_cannot_be_cut_back_go_on(
+    gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None], reads_replies_again: bool
+) -> None:
+    """In their slot, and from memory: there a sliding window lacks what stood before the reply."""
+    write(tmp_path / "tiny.gguf", gguf)
+    options = LlamaCppOptions(context=2048, parallel=1, threads=THREADS)
+    engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
+    turns: tuple[dict[str, Any], ...] = ({"output": Regex("[a-z ]{40,60}"), "tools": ()},)
+    first, second = (
+        Conversation([Message("system", said)], Thinking(), turns, question="why? " * 9)
+        for said in ("You answer in few words. " * 5, "You are somebody else. " * 5)
+    )
+    await engine.start()
+    try:
+        async with compiling(engine) as chat:
+            for number in range(4):
+                await first.turn(chat, number)
+            assert min(first.shares) >= SHARE, first.shares
+            for number, one in itertools.product(range(4, 7), (second, first)):
+                lost = one.made + _READ_AGAIN if reads_replies_again else 0
+                expected = SHARE - lost / max(one.computed, 1)
+                await one.turn(chat, number)
+                assert not one.shares or one.shares[-1] >= expected, (one.shares, lost)
+    finally:
+        await engine.stop()
 
 
 async def test_a_reply_in_other_tokens_than_the_tokenizers_is_found_whole(

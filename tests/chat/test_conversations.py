@@ -32,10 +32,11 @@ def miss(
     *,
     first: ChatRequest = FIRST,
     reasoning: int = 0,
+    cut: bool = False,
 ) -> CacheMiss | None:
     """What is said of ``second`` behind ``first``."""
     known = Conversations()
-    known.answered("ann", asked_before(first, PROMPT), MADE, reasoning)
+    known.answered("ann", asked_before(first, PROMPT), MADE, reasoning, cut=cut)
     report = known.report("ann", second, asked_before(second, prompt), reused)
     assert (report.prompt, report.reused) == (len(prompt), reused)
     return report.miss
@@ -71,7 +72,7 @@ _OTHER = (*PROMPT[:500], *range(6000, 6900))
         ({"thinking": Thinking(enabled=False)}, CacheMiss(module.SETTINGS_CHANGED, COMPUTED)),
         (
             {"messages": (Message("system", "Be brief."), ASKED, ANSWER)},
-            CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0),
+            CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0, "line 1"),
         ),
         ({"messages": (ASKED, ANSWER)}, CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0)),
         ({}, CacheMiss(module.RENDERED_ANEW, COMPUTED)),
@@ -79,6 +80,28 @@ _OTHER = (*PROMPT[:500], *range(6000, 6900))
 )
 def test_another_prompt_has_a_reason(changes: dict[str, Any], expected: CacheMiss) -> None:
     assert miss(structs.replace(AGAIN, **changes), _OTHER, 500) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("Today is 2026-11-24.", "Today is 2026-11-25.", "line 2, a date or time"),
+        ("It is 9:59 now.", "It is 10:00 now.", "line 2, a date or time"),
+        ("Nov 24, 2026", "Nov 25, 2026", "line 2, a date or time"),
+        ("Today is Tuesday.", "Today is Wednesday.", "line 2, a date or time"),
+        ("Session 0f8e1a2b-77aa", "Session 1c0d9e8f-12bb", "line 2, an id"),
+        ("Use facade 12.", "Use a decade.", "line 2"),
+        ("Be brief.\nEnd", "Be brief.\nend", "line 3"),
+    ],
+)
+def test_the_line_of_the_instructions_that_changed_is_named(
+    before: str, after: str, expected: str
+) -> None:
+    first, later = (Message("system", f"Be kind.\n{each}\nAnd more.") for each in (before, after))
+    asked = structs.replace(FIRST, messages=(first, ASKED))
+    found = miss(structs.replace(AGAIN, messages=(later, ASKED)), _OTHER, 500, first=asked)
+    assert found == CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0, expected)
+    assert str(found) == f"system prompt changed at messages[0] ({expected})"
 
 
 def test_a_message_in_the_middle_is_named() -> None:
@@ -103,6 +126,9 @@ def test_reasoning_that_is_missing_is_named() -> None:
     behind = (*PROMPT, *MADE[:210], *range(6000, 6100))
     changed = CacheMiss(module.REPLY_CHANGED, COMPUTED, 2)
     assert miss(kept, behind, 1210, reasoning=200) == changed
+    at_its_end = (*PROMPT, *MADE[:198], *range(6000, 6100))
+    assert miss(kept, at_its_end, 1198, reasoning=200, cut=True) == changed
+    assert miss(kept, short, 1000, reasoning=200, cut=True) == dropped
     earlier = structs.replace(kept, messages=(*kept.messages, ANSWER, ASKED))
     assert miss(earlier, _OTHER, 500, first=kept) == CacheMiss(module.REASONING_DROPPED, COMPUTED)
 

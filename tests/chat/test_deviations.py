@@ -7,7 +7,7 @@ import re
 
 import pytest
 from deviationkit import DEVIATIONS
-from formatkit import Call, Told, read, write_calls, write_reasoning
+from formatkit import Call, Told, read, write_calls, write_reasoning, write_said
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,8 +74,8 @@ def test_a_stream_says_what_the_whole_says(data: st.DataObject) -> None:
 def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
     assert form.calls
     section = write_calls(form.calls, [Call("get_weather", {"city": "Paris"}, "abcdefgh1")])
-    before = f"{form.answer_open}Let me look.{form.answer_close}{form.calls.lead}"
-    after = f"{form.answer_open}There it is.{form.answer_close}"
+    before = write_said(form, "Let me look.") + form.calls.lead
+    after = f"{form.said_close}{form.answer_open}There it is.{form.answer_close}"
     for text in (before + section + after, f"{before}\n\n{section}\n{after}"):
         for size in SIZES:
             told = read(form, text, size=size)
@@ -119,6 +119,23 @@ def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> Non
 )
 def test_a_function_without_arguments_in_other_spellings(text: str, size: int) -> None:
     assert read(by_name("qwen-3-coder"), text, size=size) == Told(calls=[("now", {})])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mistral", "get_weather is a function."),
+        ("mistral", 'Call get_weather[ARGS]{"city": "Paris"}'),
+        ("mistral", 'other[ARGS]{"city": "Paris"}'),
+        ("glm-4.5", "get_weather"),
+        ("glm-4.5", "get_weather\nis a function"),
+        ("glm-4.7", "get_weather<arg_key> is how a call begins."),
+        ("glm-4.7", "It is now</tool_call>"),
+    ],
+)
+def test_the_name_of_a_function_alone_is_no_call(name: str, text: str, size: int) -> None:
+    assert read(by_name(name), text, size=size) == Told(answer=text)
 
 
 @pytest.mark.parametrize("size", SIZES)

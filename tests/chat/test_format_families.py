@@ -13,6 +13,12 @@ from formatkit import Told, read
 from causerie.chat.formats.registry import by_name
 
 PARIS = {"city": "Paris"}
+ATEM = (
+    '<atem:function_calls>\n<atem:invoke name="{0}">\n'
+    '<atem:parameter name="city">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
+)
+WEATHER, DOUBLED = ATEM.format("get_weather"), ATEM.format("get_weather.get_weather")
+NEXT = "<|eom|><|start|>assistant"
 FAMILIES: list[tuple[str, str, Told]] = [
     (
         "olmo-3",
@@ -128,6 +134,51 @@ FAMILIES: list[tuple[str, str, Told]] = [
         '<ifm|tool_calls><ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
         "</ifm|tool_call></ifm|tool_calls>",
         Told(calls=[("get_weather", PARIS)]),
+    ),
+    ("k2-horizon", "<ifm|think_fast>Hm.</ifm|think_fast>Yes.", Told("Hm.", "Yes.")),
+    ("k2-horizon", "<ifm|think_faster>\nHm.</ifm|think>\nYes.", Told("Hm.", "Yes.")),
+    (
+        "solar-open-2",
+        "<|think:start|>Hm.<|think:end|>I look.<|tool_call:start|>get_weather\n"
+        "<|tool_arg:start|>city<|tool_arg:value|>12<|tool_arg:end|>\n"
+        "<|tool_arg:start|>days<|tool_arg:value|>12<|tool_arg:end|>\n<|tool_call:end|>\n"
+        "<|tool_call:start|>now\n<|tool_call:end|>",
+        Told("Hm.", "I look.", [("get_weather", {"city": "12", "days": 12}), ("now", {})]),
+    ),
+    (
+        "solar-open-2",  # a call without an end, and one within the reasoning
+        "<|think:start|>Hm.<|tool_call:start|>time\n<|tool_arg:start|>zone<|tool_arg:value|>UTC"
+        "<|tool_arg:end|>\n<|tool_call:start|>now\n<|tool_call:end|>",
+        Told("Hm.", calls=[("time", {"zone": "UTC"}), ("now", {})]),
+    ),
+    (
+        "muse",
+        f" to=self<|message|>Hm.{NEXT} to=user<|message|>I look.{NEXT} to=get_weather<|message|>"
+        f"{WEATHER}{NEXT} to=now<|message|>"
+        '<atem:function_calls>\n<atem:invoke name="now">\n</atem:invoke>\n</atem:function_calls>',
+        Told("Hm.", "I look.", [("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "muse",  # the name of a function for that of its namespace, too
+        f" to=get_weather.get_weather<|message|>{DOUBLED}{NEXT} to=user<|message|>There.<|eot|>",
+        Told(answer="There.", calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "muse",  # reasoning and answers may show a call
+        f" to=self<|message|>Is it {WEATHER}?{NEXT} to=user<|message|>Write {WEATHER}",
+        Told(f"Is it {WEATHER}?", f"Write {WEATHER}"),
+    ),
+    (
+        "muse",  # JSON between the tags of a call
+        ' to=get_weather<|message|><atem:function_calls>\n{"name": "get_weather", "arguments": '
+        '{"city": "Paris"}}\n</atem:function_calls><|eot|>',
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "granite-20b",
+        '<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}'
+        '<function_call> {"name": "now", "arguments": {}}',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
     ),
     (
         "dots",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import formatkit
 import pytest
-from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
+from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning, write_said
 from formats_page import formats_page
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.formats.format import ModelFormat
+from causerie.chat.formats.format import Literal, ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.parser import call_triggers
 
@@ -396,7 +396,9 @@ def test_triggers_are_where_a_section_begins(name: str) -> None:
     assert calls
     for way in (calls, *calls.also):
         first = getattr(way.call[0], "text", "")
-        assert call_triggers(way)
+        assert way.is_named or call_triggers(way)
+        fixed = [one.text for one in way.call if isinstance(one, Literal)]
+        assert any(way.holds_at in text for text in fixed or [""])
         for trigger in call_triggers(way):
             assert (way.begin + first).startswith(trigger)
         assert way.at_start or not calls.at_start
@@ -414,7 +416,7 @@ def _marks(form: ModelFormat) -> Iterator[str]:
     yield from (mark for mark in (form.answer_open, form.answer_close, *form.skip) if mark)
     if form.reasoning:
         yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
-    for way in (form.calls, *form.calls.also) if form.calls else ():
+    for way in (form.calls, *form.calls.also) if form.calls and form.header is None else ():
         yield from (*call_triggers(way), *way.lead_ins)
 
 
@@ -438,7 +440,7 @@ def test_an_answer_may_come_before_calls(name: str) -> None:
     form = by_name(name)
     assert form.calls
     calls = made(form)
-    said = f"{form.answer_open}Let me see.{form.answer_close}{form.calls.lead}"
+    said = write_said(form, "Let me see.") + form.calls.lead
     told = read(form, said + write_calls(form.calls, calls))
     if form.calls.at_start:  # only a marker tells such a call from text
         assert told.answer.startswith("Let me see.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from deviationkit import headless_of
+from deviationkit import headless_of, named_of
 from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from grammarkit import Vocabulary, closers, vocabularies
 from hypothesis import given
@@ -150,6 +150,21 @@ def test_a_section_without_its_first_marker_is_held_to_its_schema(name: str) -> 
             assert refusal(form, model, f"I look.{written}") is None
         for wrong in (unknown, lacking):
             assert refusal(form, model, write_calls(section, [wrong])) is not None
+
+
+@pytest.mark.parametrize("name", ["mistral", "mistral-small-3.2", "glm-4.7", "k2-horizon"])
+def test_a_call_that_begins_with_its_name_is_held_to_its_schema(name: str) -> None:
+    """Where a control token ends the name; else the reply is free text."""
+    form = by_name(name)
+    section = named_of(form)
+    assert section
+    lacking = Call("get_weather", {"days": 3}, "abcdefgh1")
+    control = [model for model in models(name) if model[1].special]
+    assert control
+    for model in control:
+        assert refusal(form, model, write_calls(section, made(form))) is None
+        assert refusal(form, model, write_calls(section, [lacking])) is not None
+        assert refusal(form, model, "get_weather is a function.") is None
 
 
 def test_the_number_of_a_call_has_an_end() -> None:

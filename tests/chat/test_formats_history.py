@@ -358,7 +358,6 @@ FORGETS = dict.fromkeys(
 }
 FORGETS_ALONGSIDE_CALLS = {
     "LFM2.5-8B-A1B": "single quotes in calls",
-    "muse-glimmer": "shows no calls",
     "unsloth-Apriel-1.5": "numbers the calls of the past",
 }
 FORGETS_EVERYWHERE = dict.fromkeys(
@@ -378,7 +377,7 @@ FORGETS_EVERYWHERE = dict.fromkeys(
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
 }
 # The same of the templates here.
-OWN_FORGETS = {"granite-3.3": False, "hunyuan-a13b": False, "muse": True}
+OWN_FORGETS = {"granite-3.3": False, "hunyuan-a13b": False}
 OWN_FORGETS_EVERYWHERE = {
     "deepseek-r1",
     "deepseek-r1-switched",

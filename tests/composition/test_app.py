@@ -124,8 +124,8 @@ async def test_the_cache_is_reported(tmp_path: Path) -> None:
     first, again, changed = reports
     assert re.fullmatch(r"reused=0, prompt=\d+", first)
     assert re.fullmatch(r"reused=[1-9]\d*, prompt=\d+", again)
-    miss = r'reused=\d+, prompt=\d+, reusable=\d+, miss="system prompt changed at messages\[0\]"'
-    assert re.fullmatch(miss, changed)
+    miss = r'miss="system prompt changed at messages\[0\] \(line 1\)"'
+    assert re.fullmatch(rf"reused=\d+, prompt=\d+, reusable=\d+, {miss}", changed)
 
 
 async def test_a_billing_line_that_changes_at_every_turn_costs_no_prompt(tmp_path: Path) -> None:

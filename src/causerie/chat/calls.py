@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable
+from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable, offered_name
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
@@ -81,6 +81,16 @@ def _edges(form: CallSection) -> tuple[list[str], list[str]]:
     return [form.separator.strip(), *triggers, *marks], ends
 
 
+def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
+    """Return the texts that a call begins with, if it begins with the name of its function."""
+    behind, *others = calls.call[1:]
+    if isinstance(behind, Literal) and behind.text.strip():
+        return (name + behind.text.strip(),)
+    listed = [one.before.strip() for one in (behind, *others) if isinstance(one, ParameterList)]
+    ends = [mark for one in others if isinstance(one, Literal) for mark in markers(one.text)[:1]]
+    return tuple(f"{name}{space}{mark}" for space in ("", "\n") for mark in (*listed, *ends))
+
+
 class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
@@ -151,8 +161,8 @@ class SectionReader:
         if read.rest is None:
             return None
         if isinstance(segment, Name):
-            self._call.name = read.value
-            if self._form.at_start and read.value not in self._tools:
+            self._call.name = offered_name(read.value, self._tools)
+            if self._form.at_start and self._call.name not in self._tools:
                 raise Unreadable  # an answer that looks alike
         elif isinstance(segment, CallId):
             self._call.id = read.value if segment.kept else ""
@@ -257,10 +267,9 @@ class SectionReader:
 
     def _next_call_marks(self) -> tuple[str, ...]:
         """Return the texts that another call may begin with where no separator announces it."""
-        first, *others = self._form.call
+        first = self._form.call[0]
         if isinstance(first, Name):  # only an offered function is told from other text
-            behind = others[0].text if isinstance(others[0], Literal) else ""
-            return tuple(name + behind for name in self._tools)
+            return tuple(mark for name in self._tools for mark in name_triggers(self._form, name))
         words = first.text.split() if isinstance(first, Literal) else []
         return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 

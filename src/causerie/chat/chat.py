@@ -136,8 +136,10 @@ class TextChat:
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
-            made, reasoning = choices[0].tokens, choices[0].reasoning
-            self._conversations.answered(caller, asked, made, reasoning)
+            reply = choices[0]
+            self._conversations.answered(
+                caller, asked, reply.tokens, reply.reasoning, cut=reply.cut
+            )
         if partial is None and plan.prompt_end is not None:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
@@ -212,7 +214,7 @@ def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> 
 
 def _texts(form: ModelFormat) -> list[str]:
     marks = form.reasoning
-    return [marks.open, marks.close] if marks else []
+    return [*marks.opens, *marks.closes] if marks else []
 
 
 def _dropped(request: ChatRequest) -> Sequence[str]:

@@ -11,7 +11,7 @@ Knows nothing about engines beyond the ids of their control tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.chat.answer import AnswerPlan
@@ -23,6 +23,7 @@ from causerie.chat.call_syntax.plain import call_id_grammar
 from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.call_syntax.python import python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
+from causerie.chat.calls import name_triggers
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -108,7 +109,7 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
 def _marks(form: ModelFormat) -> tuple[str, ...]:
     """Return the texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
-    own = (thought.open, *thought.also_open, thought.close) if thought else ()
+    own = (*thought.opens, *thought.closes) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
@@ -117,15 +118,20 @@ def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) 
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
-    close = text.until(marks.close)
+    close = _any_of(map(text.until, marks.closes))
     if marks.after_close.strip() == "":
         close += f" /[ \\n]{{0,{max(len(marks.after_close), 1)}}}/"
     else:
         close += " " + text.literal(marks.after_close)
     if state == "open":
         return close
-    opened = text.rule(f"{text.literal(marks.open)} {close}")
+    opened = text.rule(f"{_any_of(map(text.literal, marks.opens))} {close}")
     return f"({opened})?"
+
+
+def _any_of(options: Iterable[str]) -> str:
+    first, *others = options
+    return f"({' | '.join((first, *others))})" if others else first
 
 
 def _body(
@@ -165,7 +171,12 @@ def _markers(calls: CallSection) -> tuple[str, ...]:
 
     JSON at the start of a reply is a call only where calls are possible.
     """
-    return () if calls.at_start else (*call_triggers(calls), *calls.lead_ins)
+    return () if calls.at_start else (*_held(calls), *calls.lead_ins)
+
+
+def _held(calls: CallSection) -> tuple[str, ...]:
+    """Return the texts from which a section is held to its form."""
+    return (calls.holds_at,) if calls.holds_at else call_triggers(calls)
 
 
 def _offered(sections: Sequence[_Section], text: GrammarText) -> list[str]:
@@ -209,10 +220,21 @@ class _Section:
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
             return [self._from_start(), *resumed]
+        if form.is_named:
+            return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
-        for mark in call_triggers(form):
+        for mark in _held(form):
             options.append(f"{text.free_until(mark)} {self._behind(mark)}")
         return options
+
+    def _ends_names(self) -> bool:
+        """Return whether a control token ends a name that begins a call.
+
+        Else the lexer would follow free text, of which the name may be a part.
+        """
+        name = min(self._plan.tools)
+        marks = (mark.removeprefix(name).strip() for mark in name_triggers(self._form, name))
+        return all(self._text.is_control(mark) for mark in marks)
 
     def _from_start(self) -> str:
         """Return the section, its first texts as one: else the lexer would follow free text."""
@@ -246,10 +268,14 @@ class _Section:
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
             return f"{text.literal(left)} {self._rest()}" if left else self._rest()
-        first = form.call[0]
-        assert isinstance(first, Literal)
-        left = (form.begin + first.text)[len(trigger) :]
-        return self._with_first((Literal(left), *form.call[1:]) if left else form.call[1:])
+        at, literal = next(
+            (at, one)
+            for at, one in enumerate(form.call)
+            if isinstance(one, Literal) and trigger in form.begin + one.text
+        )
+        left = (form.begin + literal.text).partition(trigger)[2]
+        behind = form.call[at + 1 :]
+        return self._with_first((Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[Segment]) -> str:
         """Return the section without its beginning, its first call written as ``segments``."""

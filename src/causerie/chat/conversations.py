@@ -12,9 +12,11 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import msgspec
 
+from causerie.chat.changed_line import changed_line, line_hashes
 from causerie.engines.packed_tokens import common_tokens, packed, token_count
 from causerie.protocol.cache_report import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message
@@ -53,6 +55,8 @@ class AskedBefore:
     """Packed tokens."""
     has_reasoning: bool
     """A message holds reasoning."""
+    lines: tuple[tuple[int, ...], ...] = ()
+    """The first lines of each message at the beginning that instructs."""
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
         """Return the digests of the messages that are no instructions.
@@ -69,16 +73,18 @@ class _Answered:
     """A request whose reply has ended; ``computed`` are its packed tokens and those of the reply.
 
     The last token that was generated is not among them. ``reasoning`` tokens of the reply are
-    reasoning.
+    reasoning. A reply that was ``cut`` ended in the middle of a call.
     """
 
     asked: AskedBefore
     computed: bytes
     reasoning: int
+    cut: bool
 
     @property
     def size(self) -> int:
-        return len(self.computed) + _DIGEST_BYTES * len(self.asked.messages)
+        lines = sum(map(len, self.asked.lines))
+        return len(self.computed) + _DIGEST_BYTES * (len(self.asked.messages) + lines)
 
 
 @dataclass(slots=True)
@@ -98,7 +104,13 @@ class Conversations:
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
-        self, caller: str, asked: AskedBefore, made: Sequence[int], reasoning: int
+        self,
+        caller: str,
+        asked: AskedBefore,
+        made: Sequence[int],
+        reasoning: int,
+        *,
+        cut: bool = False,
     ) -> None:
         """Keep a request whose reply has ended; it replaces the one that it continues."""
         said = asked.conversation(caller)
@@ -107,7 +119,7 @@ class Conversations:
         for key in list(self._by_first.get(said[0], ())):
             if said[: len(key)] == key:
                 self._forget(key)
-        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning)
+        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning, cut)
         self._answered[said] = kept
         self._by_first.setdefault(said[0], []).append(said)
         self._size += kept.size
@@ -138,6 +150,10 @@ def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
         _digest((settings, request.documents)),
         packed(prompt),
         any(message.reasoning_content for message in request.messages),
+        tuple(
+            line_hashes(message.text)
+            for message in takewhile(lambda one: one.role in _INSTRUCTING, request.messages)
+        ),
     )
 
 
@@ -175,7 +191,8 @@ def _miss(
         return CacheMiss(SETTINGS_CHANGED, reusable)
     at = _alike(before.messages, now.messages)
     if at < len(before.messages):
-        return CacheMiss(_difference(before, now, at), reusable, at)
+        reason = _difference(before, now, at)
+        return CacheMiss(reason, reusable, at, _detail(before, messages, at))
     reason = _rendering(last, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
 
@@ -187,12 +204,20 @@ def _difference(before: AskedBefore, now: AskedBefore, at: int) -> str:
     return EDITED if at < len(now.messages) else REMOVED
 
 
+def _detail(before: AskedBefore, messages: Sequence[Message], at: int) -> str:
+    """Return which line of the instructions differs, if both requests have some there."""
+    known = at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING
+    return changed_line(before.lines[at], messages[at].text) if known else ""
+
+
 def _rendering(last: _Answered, added: Iterable[Message], common: int) -> str:
     """Return why the same messages became another prompt, or a reply other tokens than it had."""
     asked = token_count(last.asked.prompt)
     if common < asked:
         return REASONING_DROPPED if last.asked.has_reasoning else RENDERED_ANEW
-    if common >= asked + last.reasoning:
+    # Without its call a reply ends in another white space, which may belong to the last of these.
+    thought = last.reasoning // 2 if last.cut else last.reasoning
+    if common >= asked + thought:
         return REPLY_CHANGED
     reply = next(iter(added), None)
     sent = reply is not None and reply.reasoning_content

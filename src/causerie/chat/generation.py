@@ -99,6 +99,8 @@ class Generation:
     """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
     asked: bool = field(init=False, default=False)
     """An engine has received the prompt."""
+    cut: bool = field(init=False, default=False)
+    """The reply has ended in the middle of a call."""
     said: int = field(init=False, default=0)
     """Tokens of ``resumed`` whose text had been sent to the client."""
     _parser: Parser = field(init=False)
@@ -111,7 +113,6 @@ class Generation:
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
-    _cut: bool = field(init=False, default=False)  # a call was cut in the middle
     _first_run: bool = field(init=False, default=True)
     _run_began: int = field(init=False, default=0)  # of the generated: where the last run did
     _beyond: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
@@ -424,8 +425,8 @@ class Generation:
             return []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         half = self._parser.under_way or self._before_forced_call
-        self._cut = half and self.plan.grammar is not None
-        events = [] if self._cut else self._placed(self._parser.finish())
+        self.cut = half and self.plan.grammar is not None
+        events = [] if self.cut else self._placed(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
         return events + output.finish()
@@ -437,6 +438,6 @@ class Generation:
 
     def _finish_reason(self) -> FinishReason:
         """``length`` wins over a call that was cut; complete calls over everything else."""
-        if self._parser.calls and not self._parser.call_open and not self._cut:
+        if self._parser.calls and not self._parser.call_open and not self.cut:
             return "tool_calls"
         return self._reason

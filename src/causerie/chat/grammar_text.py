@@ -81,6 +81,10 @@ class GrammarText:
     def _has_control_token(self, text: str) -> bool:
         return any(part in self.control_tokens for part in self._parts(text))
 
+    def is_control(self, text: str) -> bool:
+        """Return whether a text begins with a control token."""
+        return self._parts(text)[0] in self.control_tokens
+
     def rule(self, expression: str, options: str = "") -> str:
         """Add a rule and return its name."""
         name = f"{self.prefix}r{len(self._rules)}"

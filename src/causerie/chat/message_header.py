@@ -11,7 +11,7 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Unreadable, text_overlap
+from causerie.chat.call_syntax.base import Unreadable, offered_name, text_overlap
 from causerie.chat.formats.format import MessageHeader
 
 _MOST_CHARACTERS = 200
@@ -86,7 +86,7 @@ def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]
 
     A recipient in the functions' own namespace is always one; another only by the name of a tool.
     """
-    name = header.recipient
+    name = offered_name(header.recipient, tools)
     if form.functions and name.startswith(form.functions):
         return name.removeprefix(form.functions)
     return name if name in tools else ""

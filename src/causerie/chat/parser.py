@@ -9,7 +9,7 @@ loses text: what only looked like a tool call comes out as answer text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,6 +21,7 @@ from causerie.chat.calls import (
     CallPart,
     CallStarted,
     SectionReader,
+    name_triggers,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
 from causerie.chat.message_header import ParsedHeader, function_of, is_reasoning, read_header
@@ -69,7 +70,7 @@ class Parser:
         self._tools = tools or {}
         self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
-        self._marks = _Marks(form, self._calls_form, whole_reasoning)
+        self._marks = _Marks(form, self._calls_form, self._tools, whole_reasoning)
         self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
         self._header: str | None = None  # of a message, as far as it has come
@@ -223,7 +224,7 @@ class Parser:
     def _end_of_reasoning(self, mark: str) -> Iterator[ContentEvent]:
         """White space before the closing marker that the format does not write by itself."""
         reasoning = self._form.reasoning
-        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
             space = self._taken_space().removesuffix(reasoning.before_close)
             if not self._fresh:
                 yield from self._emit(space)
@@ -245,13 +246,13 @@ class Parser:
         if mark in self._marks.lead_ins:
             self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
-        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+        if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
             self._turn(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in self._marks.answer:
             self._turn(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
-        if reasoning and mark == reasoning.close:
+        if reasoning and mark in reasoning.closes:
             return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
             return None  # an answer that only mentions the marker
@@ -429,11 +430,27 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches."""
+    """The markers of a format that mean something, by mode, as compiled searches.
 
-    def __init__(self, form: ModelFormat, calls: CallSection | None, whole_reasoning: bool) -> None:
+    ``names`` are those of the functions on offer.
+    """
+
+    def __init__(
+        self,
+        form: ModelFormat,
+        calls: CallSection | None,
+        names: Iterable[str],
+        whole_reasoning: bool,
+    ) -> None:
         ways = (calls, *calls.also) if calls and form.header is None else ()
-        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
+        named = {
+            mark: way
+            for way in ways
+            if way.is_named
+            for name in names
+            for mark in name_triggers(way, name)
+        }
+        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
         opens, closes = _reasoning_marks(form)
         answer, start = (form.answer_open, form.answer_close, *form.skip), tuple(self.triggers)
@@ -444,7 +461,9 @@ class _Marks:
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)
-        anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
+        anywhere = [
+            mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)
+        ]
         answering = _Search((*opens, *closes, *answer, *anywhere))
         thinking = _Search(closes if whole_reasoning else (*closes, *answer, *anywhere))
         self._searches = {
@@ -475,7 +494,7 @@ class _Marks:
 def _reasoning_marks(form: ModelFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the markers that open reasoning, and those that close it."""
     marks = form.reasoning
-    return ((marks.open, *marks.also_open), (marks.close,)) if marks else ((), ())
+    return (marks.opens, marks.closes) if marks else ((), ())
 
 
 class _Search:

@@ -302,8 +302,8 @@ def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -
     if continued and spans and spans[-1][1] == end:
         end, spans = spans[-1][0], spans[:-1]
     tail = rendered.text[spans[-1][1] if spans else 0 : end]
-    opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
-    return opened > tail.rfind(form.reasoning.close)
+    opened = max(map(tail.rfind, form.reasoning.opens))
+    return opened > max(map(tail.rfind, form.reasoning.closes))
 
 
 def _led(
@@ -371,7 +371,7 @@ def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str,
     if form.header:
         texts += [*form.header.opens, form.header.close, *form.header.ends, *form.header.within]
     if form.reasoning:
-        texts += [form.reasoning.open, form.reasoning.close, *form.reasoning.also_open]
+        texts += [*form.reasoning.opens, *form.reasoning.closes]
     for calls in (form.calls, *form.calls.also) if form.calls else ():
         texts += [calls.lead, calls.begin, calls.separator, calls.end]
         texts += [*calls.triggers, *calls.lead_ins]

@@ -130,7 +130,7 @@ def _thought_on(
     opened = rendered.text
     if opened.endswith(marks.open):
         opened += marks.after_open
-    elif not opened.rstrip().endswith((marks.open, *marks.also_open)):
+    elif not opened.rstrip().endswith(marks.opens):
         opened += leading(template, format, on) + marks.open + marks.after_open
     return Rendered(opened + thought, (*rendered.user, (len(opened), len(opened) + len(thought))))
 

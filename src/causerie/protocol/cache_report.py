@@ -11,16 +11,17 @@ class CacheMiss(Struct, frozen=True):
     """Reason why less was reused than the last request of the conversation had computed.
 
     ``reusable`` is what that request had computed, in tokens. ``message`` is the index of the
-    message that differed, where one did.
+    message that differed, where one did; ``detail`` says more of the place.
     """
 
     reason: str
     reusable: int
     message: int | None = None
+    detail: str = ""
 
     def __str__(self) -> str:
         where = "" if self.message is None else f" at messages[{self.message}]"
-        return self.reason + where
+        return self.reason + where + (f" ({self.detail})" if self.detail else "")
 
 
 class CacheReport(Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,16 @@ def json_value(text: str) -> object:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON value")
+
+
+def offered_name(name: str, names: Container[str]) -> str:
+    """Return the offered function that ``name`` means; itself if it means none.
+
+    Models write a namespace before it: ``functions``, or the name once more.
+    """
+    namespace, _, own = name.rpartition(".")
+    is_known = name not in names and own in names
+    return own if is_known and namespace in ("functions", own) else name
 
 
 class Unreadable(Exception):

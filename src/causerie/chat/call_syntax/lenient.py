@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, json_value
+from causerie.chat.call_syntax.base import Schema, Unreadable, json_value, offered_name
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import relaxed_json
@@ -198,7 +198,7 @@ def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
 
 def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
     """Return the call; without arguments only if the function needs none."""
-    name = name.removeprefix("functions.")
+    name = offered_name(name, tools)
     if name not in tools:
         raise Unreadable
     if isinstance(arguments, str) and arguments.strip():
@@ -214,7 +214,7 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
     """Return a call whose function stands in a tag, or bare before its arguments."""
     if not name:
         head = _HEAD.match(text) or _CALLED.match(text)
-        name = head["name"].removeprefix("functions.") if head else ""
+        name = offered_name(head["name"], tools) if head else ""
         text = text[head.end() :] if head else text
     if name not in tools:
         raise Unreadable

@@ -1,6 +1,7 @@
 """A reply that consists of calls written as plain JSON, without the family's own marker.
 
-Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences.
+Small models often write ``{"name": …, "arguments": …}`` alone, in a list or in code fences;
+others a list in Python's notation.
 Such a reply is a call only if nothing else stands with it, so its text is held back until its
 end. The grammar holds the arguments to the same schemas; text may still follow, and makes all of
 it text. Knows the functions and the fixed texts of a section, and nothing of messages or streams.
@@ -16,6 +17,7 @@ from causerie.chat.call_syntax.base import Reader, Schema, Unreadable, spelled
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.plain import NameReader
 from causerie.chat.call_syntax.pretty import pretty_grammar
+from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
 from causerie.chat.schema.finite import Endless
@@ -28,6 +30,7 @@ _WS = r"[ \t\r\n]*"
 _END = r"/( |\n{1,2}[ \t]{0,32})?\}/"
 
 _Steps = Generator[None, None, None]
+_Call = Generator[None, None, tuple[str, str]]
 Admits = Callable[[str, str], bool]
 """Takes a name and the text of arguments; tells whether the function takes them."""
 
@@ -52,9 +55,9 @@ class UnmarkedReader:
     """
 
     def __init__(
-        self, names: Iterable[str], admits: Admits, marks: Iterable[str], *, fenced: bool
+        self, tools: Mapping[str, Schema], admits: Admits, marks: Iterable[str], *, fenced: bool
     ) -> None:
-        self._names = frozenset(names)
+        self._tools = tools
         self._admits = admits
         self._marks = tuple(marks)
         self._openers = "`" if fenced else "`[{"
@@ -101,7 +104,7 @@ class UnmarkedReader:
         fenced = yield from self._fence()
         listed = yield from self._took("[")
         while not self.repeated:
-            yield from self._call()
+            yield from self._call(listed)
             fenced, listed = yield from self._gap(fenced, listed)
 
     def _fence(self) -> Generator[None, None, bool]:
@@ -115,15 +118,36 @@ class UnmarkedReader:
         self._unread = self._unread[found.end() :]
         return True
 
-    def _call(self) -> _Steps:
-        yield from self._expect("{")
+    def _call(self, listed: bool) -> _Steps:
+        braced = yield from self._took("{")
+        if not (braced or listed):
+            raise Unreadable
+        name, arguments = yield from (self._object() if braced else self._python_call())
+        if not self._admits(name, arguments):
+            raise Unreadable
+        self.repeated = (name, arguments) in self._calls
+        self._ended = True
+        if not self.repeated:
+            self._calls.append((name, arguments))
+
+    def _python_call(self) -> _Call:
+        name = yield from self._read(NameReader())
+        if name not in self._tools:
+            raise Unreadable
+        yield from self._expect("(")
+        arguments = yield from self._read(PythonReader(self._tools[name]))
+        yield from self._expect(")")
+        return name, arguments
+
+    def _object(self) -> _Call:
+        """Read an object behind its first brace."""
         name = arguments = None
         while True:
             key = yield from self._word()
             yield from self._expect(":")
             if key == "name" and name is None:
                 name = yield from self._word()
-                if name not in self._names:
+                if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
                 arguments = yield from self._read(JsonReader())
@@ -134,12 +158,9 @@ class UnmarkedReader:
             if (yield from self._took("}")):
                 break
             yield from self._expect(",")
-        if name is None or arguments is None or not self._admits(name, arguments):
+        if name is None or arguments is None:
             raise Unreadable
-        self.repeated = (name, arguments) in self._calls
-        self._ended = True
-        if not self.repeated:
-            self._calls.append((name, arguments))
+        return name, arguments
 
     def _gap(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
         """Read what stands behind a call, up to the next one."""
@@ -152,7 +173,7 @@ class UnmarkedReader:
             elif fenced and (yield from self._took(_FENCE)):
                 fenced = False
             elif not listed and (yield from self._fence()):
-                fenced = True
+                fenced, listed = True, (yield from self._took("["))
                 break
             elif not (yield from self._took_mark()):
                 raise Unreadable
@@ -252,7 +273,7 @@ def _expression(
 
 _FIRST = rf"{_WS}(```({'|'.join(_LANGUAGES)}){_WS})?(\[{_WS})?"
 _REOPENED = f"{_FENCE}{_WS}{_FENCE}"
-_NEXT = rf"{_WS}(,{_WS}|{_REOPENED}({'|'.join(_LANGUAGES)}){_WS})?"
+_NEXT = rf"{_WS}(,{_WS}|(\]{_WS})?{_REOPENED}({'|'.join(_LANGUAGES)}){_WS}(\[{_WS})?)?"
 _LAST_WS = r"( |\n[ \t]{0,32})?"
 
 

@@ -131,6 +131,10 @@ class CallSection:
     the first literal of ``call`` (by default that of the canonical writing up to the first place
     that varies).
     """
+    holds_at: str = ""
+    """Text within the first call at which a constraint takes hold, where what stands before may be
+    something else than a call.
+    """
     lead_ins: tuple[str, ...] = ()
     """Other beginnings with the same meaning: read, never written."""
     at_start: bool = False
@@ -145,6 +149,16 @@ class CallSection:
     """Other syntaxes in which the same models write calls: read, held to the schema once started
     (but not those at the start alongside others that are not), never asked for.
     """
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether nothing stands before the name of the first function.
+
+        Then an offered function, with the marker that follows its name, is a call at the very
+        beginning of the answer.
+        """
+        marked = self.begin or self.triggers or self.at_start
+        return isinstance(self.call[0], Name) and not marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +176,18 @@ class Reasoning:
     before_close: str = "\n"
     after_close: str = "\n\n"
     also_open: tuple[str, ...] = ()
-    """Other markers that mean the same."""
+    """Other markers that mean the same; read, never written. So are ``also_close``."""
+    also_close: tuple[str, ...] = ()
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        """Return all markers that open reasoning."""
+        return (self.open, *self.also_open)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        """Return all markers that close reasoning."""
+        return (self.close, *self.also_close)
 
 
 _TO = "to="

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     CallSection,
+    JsonArguments,
+    Literal,
     ModelFormat,
+    Name,
     Reasoning,
     ThinkingSwitch,
 )
@@ -42,4 +45,21 @@ GRANITE_3_3 = replace(
     answer_close="</response>",
 )
 
-FORMATS = (GRANITE_4, GRANITE_3_3, GRANITE_3)
+# Its template asks for a call of `no_function` where no function is needed: tools are told here.
+GRANITE_20B = ModelFormat(
+    "granite-20b",
+    detect=(("<function_call>", "<|function_call_library|>"),),
+    reasoning=Reasoning(),
+    calls=CallSection(
+        call=(
+            Literal('<function_call> {"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+    ),
+    native_tools=False,
+)
+
+FORMATS = (GRANITE_20B, GRANITE_4, GRANITE_3_3, GRANITE_3)

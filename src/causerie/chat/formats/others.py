@@ -111,6 +111,30 @@ SOLAR_OPEN = ModelFormat(
     reasoning_keys=("reasoning",),
 )
 
+SOLAR_OPEN_2 = ModelFormat(
+    "solar-open-2",
+    detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
+    reasoning=Reasoning(
+        "<|think:start|>", "<|think:end|>", after_open="", before_close="", after_close=""
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "minimal"},
+        effort="reasoning_effort",
+        efforts=("medium", "high", "xhigh"),
+    ),
+    calls=CallSection(
+        call=(
+            Literal("<|tool_call:start|>"),
+            Name(),
+            Literal("\n"),
+            ParameterList("<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>\n"),
+            Literal("<|tool_call:end|>"),
+        ),
+        separator="\n",
+    ),
+)
+
 GIGACHAT_3 = ModelFormat(
     "gigachat-3",
     detect=(("<|role_sep|>", "function call"),),
@@ -176,14 +200,18 @@ MINICPM_5 = ModelFormat(
     ),
 )
 
-# With less effort the model writes other markers of reasoning, so only the highest is asked for.
+# Each effort has markers of its own; small models close all of them as the highest.
 K2_HORIZON = ModelFormat(
     "k2-horizon",
     detect=(("<ifm|tool_calls>",),),
     reasoning=Reasoning(
-        "<ifm|think>", "</ifm|think>", after_open="\n", before_close="\n", after_close="\n"
+        "<ifm|think>",
+        "</ifm|think>",
+        after_close="\n",
+        also_open=("<ifm|think_fast>", "<ifm|think_faster>"),
+        also_close=("</ifm|think_fast>", "</ifm|think_faster>"),
     ),
-    thinking=ON_BY_DEFAULT,
+    thinking=replace(ON_BY_DEFAULT, effort="reasoning_effort", efforts=("low", "medium", "high")),
     calls=CallSection(
         begin="<ifm|tool_calls>\n",
         call=(
@@ -241,27 +269,6 @@ XLAM_2 = ModelFormat(
     ),
 )
 
-# Every message names its recipient, a call the function itself, before any marker:
-# tools are described in words, and reasoning and answer are read by their recipients.
-MUSE = ModelFormat(
-    "muse",
-    detect=(("<atem:function_calls>",),),
-    reasoning=Reasoning(
-        "to=self<|message|>",
-        "<|eom|>",
-        after_open="",
-        before_close="",
-        after_close="<|start|>assistant",
-    ),
-    thinking=ThinkingSwitch(
-        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
-    ),
-    calls=GENERIC.calls,
-    answer_open="to=user<|message|>",
-    skip=("<|start|>assistant", "<|eom|>"),
-    native_tools=False,
-)
-
 PHI_4_REASONING = replace(
     GENERIC, name="phi-4-reasoning", detect=(("<|im_sep|>", "<think>"),), thinking=ALWAYS
 )
@@ -285,6 +292,7 @@ FORMATS = (
     SEED_OSS,
     APERTUS,
     APRIEL,
+    SOLAR_OPEN_2,
     SOLAR_OPEN,
     GIGACHAT_3_5,
     GIGACHAT_3_1,
@@ -294,7 +302,6 @@ FORMATS = (
     DOTS,
     JAMBA,
     XLAM_2,
-    MUSE,
     PHI_4_REASONING,
     PHI_4_MINI,
 )
