@@ -315,6 +315,8 @@ THERE = HERE + 'address = "http://10.0.0.7:8000"\n'
         (THERE + 'addresses = ["http://h:1"]', "addresses: stands alongside `address`"),
         (HERE + 'addresses = ["http://h:1", "http://h:2/v1"]', "addresses[1]: ends in /v1"),
         (HERE + 'addresses = ["http://h:1", "http://h:1/"]', "addresses[1]: stands there twice"),
+        (HERE + 'addresses = ["http://_http._tcp.h:1"]', "addresses[0]: has a port, which its SRV"),
+        (HERE + 'address = "http://_http._tcp.h"', "address: names a service, which may have"),
         (HERE + 'addresses = ["http://h:1"]\ndtype = "half"', "dtype: means nothing alongside"),
         (HERE + 'key = { env = "A" }', "key: is for a vLLM that others run"),
         (HERE + 'served_name = "x"', "served_name: is for a vLLM that others run"),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 from causerie.composition.certificates import tls_context
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import ManagedEngine
+from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
@@ -33,7 +34,7 @@ async def vllm_engine(
         return engine(_options(model.vllm))
     at = await asyncio.to_thread(_elsewhere, model.vllm, key)
     if model.vllm.address is not None:
-        return engine(at(model.vllm.address))
+        return engine(at(MemberAddress(model.vllm.address)))
     return VllmPool(model.id, model.vllm.addresses, lambda address: engine(at(address)))
 
 
@@ -47,7 +48,7 @@ def _options(vllm: Vllm) -> VllmOptions:
     return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
 
 
-def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[str], Elsewhere]:
+def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
     """Return what makes a server of an address. Blocks; raises :class:`EngineFailed`."""
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
@@ -55,9 +56,10 @@ def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[str], Elsewhere]:
         where = vllm.elsewhere[0]
         raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
 
-    def elsewhere(address: str) -> Elsewhere:
-        secure = address.startswith("https://")
-        reach = Reach(tls=tls, server_name=vllm.tls.server_name) if secure else Reach()
-        return Elsewhere(address, key, vllm.served_name, vllm.context, vllm.parallel, reach)
+    def elsewhere(address: MemberAddress) -> Elsewhere:
+        reach = Reach(host=address.host)
+        if address.url.startswith("https://"):
+            reach = replace(reach, tls=tls, server_name=vllm.tls.server_name)
+        return Elsewhere(address.url, key, vllm.served_name, vllm.context, vllm.parallel, reach)
 
     return elsewhere

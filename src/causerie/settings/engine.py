@@ -92,7 +92,9 @@ class Vllm(Struct, frozen=True, kw_only=True):
         tuple[WebAddress, ...],
         Meta(
             description="Several such base URLs in place of `address`: servers of the same model, "
-            "which are used as one. A reload may add and remove some while others answer."
+            "which are used as one. A reload may add and remove some while others answer. A host "
+            "name stands for as many servers as it has IP addresses, one like `_http._tcp.name` "
+            "for those of its SRV records; both are looked up every five seconds."
         ),
     ] = ()
     key: Annotated[

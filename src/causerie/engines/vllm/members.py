@@ -8,6 +8,7 @@ from itertools import count
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.vllm.choice import least_cost
+from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.member import Member
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex
@@ -18,7 +19,7 @@ _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 
 class Members:
     """Servers at addresses; ``make`` builds the engine of one, without starting it."""
 
-    def __init__(self, make: Callable[[str], VllmEngine]) -> None:
+    def __init__(self, make: Callable[[MemberAddress], VllmEngine]) -> None:
         self._make = make
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
@@ -39,12 +40,13 @@ class Members:
                 self.index.forget(member.name)  # whoever is there now has an empty cache
         return ready
 
-    def renew(self, addresses: Sequence[str]) -> None:
+    def renew(self, addresses: Sequence[MemberAddress]) -> None:
         """Have these from now on; those that leave finish what they have started."""
         before, self._members = self._members, {}
         for address in addresses:
-            kept = before.pop(address) if address in before else None
-            self._members[address] = kept or Member(address, self._make(address))
+            name = address.name
+            kept = before.pop(name) if name in before else None
+            self._members[name] = kept or Member(name, self._make(address))
         for member in before.values():
             self.index.forget(member.name)
             self._leaving.add(member)
