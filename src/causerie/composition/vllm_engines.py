@@ -6,10 +6,11 @@ Imported where a model has one: the tokenizer's library takes memory that others
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from causerie.composition.certificates import tls_context
 from causerie.engines.base import EngineFailed
@@ -17,9 +18,11 @@ from causerie.engines.fleet import ManagedEngine
 from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
+from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.vllm.pool import VllmPool
 from causerie.settings import ModelSettings, Vllm
+from causerie.settings.engine import KvEvents
 from causerie.transport.client import Reach
 
 
@@ -35,13 +38,33 @@ async def vllm_engine(
     at = await asyncio.to_thread(_elsewhere, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
-    return VllmPool(model.id, model.vllm.addresses, lambda address: engine(at(address)))
+    return VllmPool(
+        model.id,
+        model.vllm.addresses,
+        lambda address: engine(at(address)),
+        events=partial(_endpoints, model.vllm.kv_events),
+    )
 
 
 def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
     """Give a pool the members of other settings."""
     if isinstance(engine, VllmPool):
         engine.renew(vllm.addresses)
+
+
+def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
+    """Return where a server publishes, for each of its data-parallel ranks."""
+    if events is None:
+        return ()
+    host = address.host or urlsplit(address.url).hostname or ""
+    at = f"tcp://[{host}]" if ":" in host else f"tcp://{host}"
+    replay = events.replay_port
+    return [
+        KvEndpoint(
+            f"{at}:{events.port + rank}", f"{at}:{replay + rank}" if replay is not None else None
+        )
+        for rank in range(events.ranks)
+    ]
 
 
 def _options(vllm: Vllm) -> VllmOptions:

@@ -17,6 +17,7 @@ from causerie.settings.values import (
     byte_count,
 )
 
+Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
@@ -75,6 +76,22 @@ class OpenVino(Struct, frozen=True, kw_only=True):
     threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
 
 
+class KvEvents(Struct, frozen=True, kw_only=True):
+    """Ports at which servers of a pool publish what their caches hold (`--kv-events-config`)."""
+
+    port: Annotated[Port, Meta(description="Port of the endpoint, on the host of each server.")] = (
+        5557
+    )
+    replay_port: Annotated[
+        Port | None,
+        Meta(description="Port of the replay endpoint. Unset: what was missed is not asked for."),
+    ] = None
+    ranks: Annotated[
+        Count,
+        Meta(description="Data-parallel ranks of each server: so many ports, from these on."),
+    ] = 1
+
+
 class Vllm(Struct, frozen=True, kw_only=True):
     """Options of vLLM, which is installed apart, or which others run.
 
@@ -100,6 +117,13 @@ class Vllm(Struct, frozen=True, kw_only=True):
     key: Annotated[
         KeyPlace | None,
         Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
+    ] = None
+    kv_events: Annotated[
+        KvEvents | None,
+        Meta(
+            description="Where the servers of `addresses` publish what their caches hold. Unset: "
+            "only what was sent to them is known."
+        ),
     ] = None
     served_name: Annotated[
         Text | None,

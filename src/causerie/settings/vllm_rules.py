@@ -16,7 +16,7 @@ _OURS = frozenset(
      "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
      "--ssl-keyfile", "--ssl-certfile", "--headless")
 )  # fmt: skip
-_ELSEWHERE = ("key", "served_name", "tls")
+_ELSEWHERE = ("key", "kv_events", "served_name", "tls")
 _EITHER = ("address", "addresses", "context", "parallel")
 
 
@@ -30,6 +30,8 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
         if _of_service(vllm.address):
             words = "names a service, which may have several servers; put it into `addresses`"
             yield Broken((*at, "address"), words)
+        if vllm.kv_events is not None:
+            yield Broken((*at, "kv_events"), "is for a pool; put the server into `addresses`")
     yield from _pool_rules((*at, "addresses"), vllm)
     if vllm.elsewhere:
         tls = [one for one in vllm.elsewhere if one.startswith("https://")] or vllm.elsewhere

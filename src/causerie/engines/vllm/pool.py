@@ -21,6 +21,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.vllm.discovery import Discovery, Lookup, MemberAddress, lookup
 from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.members import Members
 from causerie.engines.vllm.pool_generation import PoolGeneration
 
@@ -31,6 +32,7 @@ class VllmPool:
     """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it.
 
     A host name among the addresses may stand for several servers, which ``lookup`` finds.
+    ``events`` says where a server publishes what its caches hold.
     """
 
     def __init__(
@@ -39,9 +41,10 @@ class VllmPool:
         addresses: Sequence[str],
         make: Callable[[MemberAddress], VllmEngine],
         lookup: Lookup = lookup,
+        events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
     ) -> None:
         self._model = model
-        self._members = Members(make)
+        self._members = Members(make, events)
         self._news = asyncio.Event()
         self._started = False
         self._discovery = Discovery(self._renewed, lookup)
