@@ -209,6 +209,8 @@ def main() -> None:
             "RuntimeError: Engine core initialization failed. See root cause above.\n"
         )
         sys.exit(1)
+    with (told.folder / "devices").open("a") as file:
+        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
     # As vLLM has workers; this one would outlive everybody.
     worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     (told.folder / "processes").write_text(f"{os.getpid()} {worker.pid}")

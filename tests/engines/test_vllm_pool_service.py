@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 from kvkit import ENCODINGS, EngineCache, Publisher
 from rich.console import Console
-from servicekit import service_view
-from test_vllm_engine import asked, behave, made
+from servicekit import ServiceView, service_view
+from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 
 from causerie.cli.names import library
@@ -101,6 +103,32 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
         for _ in range(3):
             await service.ask("/v1", "m", messages=messages)
         assert len(asked(every[holder].folder)) == before + 4
+
+
+async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    text = (
+        f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
+        f'[models.vllm]\ncommand = "{folder / "vllm"}"\nreplicas = 2\ntensor_parallel = 2\n'
+    )
+
+    async def members(service: ServiceView) -> list[tuple[str, str, int]]:
+        _, health = await service.get("/health")
+        each = health["engines"][0].get("members", [])
+        return [(one["address"], one["state"], one["restarts"]) for one in each]
+
+    async with service_view(folder, text) as service, asyncio.timeout(30):
+        while {one[1:] for one in await members(service)} != {("ready", 0)}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert [one[0] for one in await members(service)] == ["replica-1", "replica-2"]
+        assert sorted((folder / "devices").read_text().split()) == ["0,1", "2,3"]
+        server, _ = processes(folder)
+        os.kill(server, signal.SIGKILL)  # either of them
+        for _ in range(4):
+            assert (await service.ask("/v1", "m"))[0] == 200
+        while {one[1] for one in await members(service)} != {"ready"}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert sorted(one[2] for one in await members(service)) == [0, 1]
 
 
 async def test_operators_see_each_member(tmp_path: Path) -> None:

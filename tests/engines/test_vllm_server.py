@@ -315,6 +315,13 @@ THERE = HERE + 'address = "http://10.0.0.7:8000"\n'
         (THERE + 'addresses = ["http://h:1"]', "addresses: stands alongside `address`"),
         (HERE + 'addresses = ["http://h:1", "http://h:2/v1"]', "addresses[1]: ends in /v1"),
         (HERE + 'addresses = ["http://h:1", "http://h:1/"]', "addresses[1]: stands there twice"),
+        (
+            HERE + 'replicas = 2\ndevices = ["0"]',
+            "devices: has 1 entries; it takes one for each of 2",
+        ),
+        (THERE + "replicas = 2", "replicas: means nothing alongside `address`"),
+        (HERE + "kv_events = {}", "kv_events: is for a vLLM that others run"),
+        (THERE + "kv_events = { ranks = 2 }", "kv_events: is for a pool"),
         (HERE + 'addresses = ["http://_http._tcp.h:1"]', "addresses[0]: has a port, which its SRV"),
         (HERE + 'address = "http://_http._tcp.h"', "address: names a service, which may have"),
         (HERE + 'addresses = ["http://h:1"]\ndtype = "half"', "dtype: means nothing alongside"),

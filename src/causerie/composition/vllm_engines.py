@@ -1,4 +1,4 @@
-"""Engines of vLLM from the settings: one that is started, one that others run, or a pool of those.
+"""Engines of vLLM from the settings: started here or run by others, one or a pool of them.
 
 Imported where a model has one: the tokenizer's library takes memory that others do not need.
 """
@@ -6,7 +6,7 @@ Imported where a model has one: the tokenizer's library takes memory that others
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,10 @@ async def vllm_engine(
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
     if not model.vllm.elsewhere:
-        return engine(_options(model.vllm))
+        replicas = _replicas(model.vllm)
+        if len(replicas) == 1:
+            return engine(*replicas.values())
+        return VllmPool(model.id, list(replicas), lambda one: engine(replicas[one.url]))
     at = await asyncio.to_thread(_elsewhere, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
@@ -67,8 +70,13 @@ def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEn
     ]
 
 
-def _options(vllm: Vllm) -> VllmOptions:
-    return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
+def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
+    """Return the options of each vLLM that is started, by its name."""
+    shared = {one.name: getattr(vllm, one.name) for one in fields(VllmOptions)}
+    return {
+        f"replica-{number}": VllmOptions(**(shared | {"devices": devices}))
+        for number, devices in enumerate(vllm.devices_of_replicas, 1)
+    }
 
 
 def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:

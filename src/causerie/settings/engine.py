@@ -133,6 +133,20 @@ class Vllm(Struct, frozen=True, kw_only=True):
     command: Annotated[
         Text, Meta(description="The program: a path, or a name that the shell would find.")
     ] = "vllm"
+    replicas: Annotated[
+        Count,
+        Meta(
+            description="How many are started: one model as a pool, each on devices of its own. "
+            "Options are those of each."
+        ),
+    ] = 1
+    devices: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description='Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
+            "Unset: with several replicas as many as each needs, in order from 0 on."
+        ),
+    ] = ()
     context: Annotated[
         Count | None, Meta(description="Tokens that prompt and output of one request may have.")
     ] = None
@@ -166,6 +180,16 @@ class Vllm(Struct, frozen=True, kw_only=True):
     def elsewhere(self) -> tuple[str, ...]:
         """Return the base URLs of servers that others run; without any, one is started here."""
         return self.addresses if self.address is None else (self.address,)
+
+    @property
+    def devices_of_replicas(self) -> tuple[str | None, ...]:
+        """Return the devices of each one that is started; ``None`` are all that there are."""
+        if self.devices or self.replicas == 1:
+            return self.devices or (None,)
+        each = (self.tensor_parallel or 1) * (self.pipeline_parallel or 1)
+        each *= self.data_parallel or 1
+        firsts = range(0, self.replicas * each, each)
+        return tuple(",".join(map(str, range(first, first + each))) for first in firsts)
 
     @property
     def encrypted(self) -> bool:

@@ -42,6 +42,11 @@ def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
         if arg.partition("=")[0].replace("_", "-") in _OURS:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
+    if vllm.devices and len(vllm.devices) != vllm.replicas:
+        words = (
+            f"has {len(vllm.devices)} entries; it takes one for each of {vllm.replicas} replicas"
+        )
+        yield Broken((*at, "devices"), words)
     without = Vllm()
     for name in Vllm.__struct_fields__:
         if name in _EITHER or getattr(vllm, name) == getattr(without, name):

@@ -34,7 +34,10 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberAddress:
-    """Base URL of a server, and the IP address to dial in place of its host."""
+    """Base URL of a server, and the IP address to dial in place of its host.
+
+    One that is started here has a name in place of the URL.
+    """
 
     url: str
     host: str | None = None
@@ -191,7 +194,9 @@ class Discovery:
 
 
 def _literal(url: str) -> bool:
-    """Return whether the host of a base URL is an IP address."""
+    """Return whether there is no name in it to look up: an IP address, or one of ours."""
+    if "://" not in url:
+        return True
     try:
         ipaddress.ip_address(Address.parse(url).host)
     except ValueError:

@@ -41,7 +41,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[Any] | None = None
-    """For each block what it depends on beside its tokens, such as images."""
+    """For each block what else than its tokens it depends on, such as images."""
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
     """Of models with several kinds of cache: which kind the group is of."""

@@ -1,4 +1,4 @@
-"""What one cache of a member holds, as far as its events say.
+"""View of what one cache of a member holds, as far as its events say.
 
 Hashes of vLLM are only names here: an event names the tokens of each block, from which the block of
 the prefix index follows, and a removal names the hash. Batches are numbered. One that is missing
@@ -75,7 +75,7 @@ class KvView:
                 self._remove(event)
 
     def _other_publisher(self, number: int, batch: EventBatch) -> bool:
-        """Return whether the numbers have begun anew: the server was started again."""
+        """Return whether the numbers start at 0 again: the server was started again."""
         return self._next is not None and number < self._next and batch.ts > self._ts
 
     def _reset(self, *, complete: bool) -> None:

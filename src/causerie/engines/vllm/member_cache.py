@@ -1,4 +1,4 @@
-"""What a member holds of a prompt, by the best source that there is.
+"""Record of what a member holds of a prompt, by the best source that there is.
 
 KV events say what each cache of the member holds. Where they do not come, what was sent to the
 member counts instead; where they do not go back to an empty cache, both.

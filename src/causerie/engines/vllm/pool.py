@@ -31,6 +31,8 @@ _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 class VllmPool:
     """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it.
 
+    An address without a scheme is the name of one that is started here.
+
     A host name among the addresses may stand for several servers, which ``lookup`` finds.
     ``events`` says where a server publishes what its caches hold.
     """
