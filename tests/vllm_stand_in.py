@@ -174,13 +174,13 @@ def runner(server: Server) -> web.AppRunner:
 
 @asynccontextmanager
 async def listening(
-    server: Server, port: int = 0, tls: ssl.SSLContext | None = None
+    server: Server, port: int = 0, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[int]:
     """The server at a port of the loopback, in this process; leaving cuts what runs."""
     running = runner(server)
     await running.setup()
     try:
-        await web.TCPSite(running, "127.0.0.1", port, ssl_context=tls, reuse_address=True).start()
+        await web.TCPSite(running, host, port, ssl_context=tls, reuse_address=True).start()
         yield running.addresses[0][1]
     finally:
         await running.cleanup()
@@ -209,6 +209,8 @@ def main() -> None:
             "RuntimeError: Engine core initialization failed. See root cause above.\n"
         )
         sys.exit(1)
+    with (told.folder / "devices").open("a") as file:
+        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
     # As vLLM has workers; this one would outlive everybody.
     worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     (told.folder / "processes").write_text(f"{os.getpid()} {worker.pid}")

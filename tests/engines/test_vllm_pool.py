@@ -13,10 +13,12 @@ from vllm_stand_in import CONTEXT, Server, listening
 
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.vllm import server as server_module
+from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import Elsewhere
 from causerie.engines.vllm.pool import VllmPool
+from causerie.transport.client import Reach
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -26,18 +28,19 @@ ONE, OTHER = range(100, 140), range(200, 240)  # of two blocks, and some more to
 class Place:
     """A server at an address, which can go away and come back."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         folder.mkdir()
+        self.host = host
         self.folder = made(folder)
         self.port = 0
         self._there = AsyncExitStack()
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def come(self) -> None:
-        there = listening(Server(self.folder, None), self.port)
+        there = listening(Server(self.folder, None), self.port, host=self.host)
         self.port = await self._there.enter_async_context(there)
 
     async def go(self) -> None:
@@ -65,8 +68,9 @@ async def places(folder: Path, number: int) -> AsyncIterator[list[Place]]:
 async def pool_of(folder: Path, every: Sequence[Place]) -> AsyncIterator[VllmPool]:
     served = ServedFolder(made(folder), weights=False)
 
-    def make(address: str) -> VllmEngine:
-        return VllmEngine("m", served, Elsewhere(address, parallel=4), load_seconds=30.0)
+    def make(address: MemberAddress) -> VllmEngine:
+        where = Elsewhere(address.url, parallel=4, reach=Reach(host=address.host))
+        return VllmEngine("m", served, where, load_seconds=30.0)
 
     pool = VllmPool("m", [place.address for place in every], make)
     try:
@@ -264,7 +268,7 @@ async def test_one_that_will_not_do_keeps_nobody_waiting(tmp_path: Path) -> None
         behave(every[0].folder, "words")
         served = ServedFolder(made(tmp_path), weights=False)
         addresses = [place.address for place in every]
-        pool = VllmPool("m", addresses, lambda one: VllmEngine("m", served, Elsewhere(one)))
+        pool = VllmPool("m", addresses, lambda one: VllmEngine("m", served, Elsewhere(one.url)))
         try:
             await pool.start()
             await run(pool, ONE)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from kvkit import ENCODINGS, EngineCache, Publisher
 from rich.console import Console
-from servicekit import service_view
-from test_vllm_engine import behave, made
+from servicekit import ServiceView, service_view
+from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 
 from causerie.cli.names import library
@@ -26,6 +31,11 @@ def configuration(folder: Path, every: list[Place]) -> str:
         f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
         f"[models.vllm]\naddresses = [{addresses}]\nparallel = 4\n"
     )
+
+
+def named(text: str) -> str:
+    """One of the members by a name, which the system resolves."""
+    return text.replace("127.0.0.1", "localhost", 1)
 
 
 async def test_members_change_while_a_stream_runs(tmp_path: Path) -> None:
@@ -57,11 +67,75 @@ async def test_members_change_while_a_stream_runs(tmp_path: Path) -> None:
             assert (await service.ask("/v1", "m"))[0] == 200
 
 
+async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    every = [Place(tmp_path / host, host) for host in hosts]
+    published = [Publisher(EngineCache(encoding)) for encoding in ENCODINGS]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with AsyncExitStack() as there:
+        for place, publisher in zip(every, published, strict=True):
+            await place.come()
+            there.push_async_callback(place.go)
+            await there.enter_async_context(publisher.listening(place.host, port))
+        text = configuration(folder, every)
+        text += f"kv_events = {{ port = {port}, replay_port = {port + 1} }}\n"
+        service = await there.enter_async_context(service_view(folder, text))
+
+        async def sources() -> list[str]:
+            _, health = await service.get("/health")
+            return [one.get("prefix_source", "") for one in health["engines"][0]["members"]]
+
+        async with asyncio.timeout(20):
+            while await sources() != ["kv_events"] * 3:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.02)
+        messages = [{"role": "user", "content": "A sentence of more than two blocks of tokens."}]
+        await service.ask("/v1", "m", messages=messages)
+        prompts = [asked(place.folder)[-1]["prompt"] for place in every]
+        holder = min(range(3), key=lambda at: len(prompts[at]))  # not the one that was asked
+        await published[holder].publish(published[holder].cache.read(max(prompts, key=len)))
+        before = len(asked(every[holder].folder))
+        async with asyncio.timeout(20):
+            while len(asked(every[holder].folder)) == before:  # until the event has arrived
+                await service.ask("/v1", "m", messages=messages)
+        for _ in range(3):
+            await service.ask("/v1", "m", messages=messages)
+        assert len(asked(every[holder].folder)) == before + 4
+
+
+async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    text = (
+        f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
+        f'[models.vllm]\ncommand = "{folder / "vllm"}"\nreplicas = 2\ntensor_parallel = 2\n'
+    )
+
+    async def members(service: ServiceView) -> list[tuple[str, str, int]]:
+        _, health = await service.get("/health")
+        each = health["engines"][0].get("members", [])
+        return [(one["address"], one["state"], one["restarts"]) for one in each]
+
+    async with service_view(folder, text) as service, asyncio.timeout(30):
+        while {one[1:] for one in await members(service)} != {("ready", 0)}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert [one[0] for one in await members(service)] == ["replica-1", "replica-2"]
+        assert sorted((folder / "devices").read_text().split()) == ["0,1", "2,3"]
+        server, _ = processes(folder)
+        os.kill(server, signal.SIGKILL)  # either of them
+        for _ in range(4):
+            assert (await service.ask("/v1", "m"))[0] == 200
+        while {one[1] for one in await members(service)} != {"ready"}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert sorted(one[2] for one in await members(service)) == [0, 1]
+
+
 async def test_operators_see_each_member(tmp_path: Path) -> None:
     folder = made(tmp_path)
     async with (
         places(tmp_path, 2) as every,
-        service_view(folder, configuration(folder, every)) as service,
+        service_view(folder, named(configuration(folder, every))) as service,
     ):
         assert (await service.ask("/v1", "m"))[0] == 200
 

@@ -89,12 +89,18 @@ def _table(header: str, value: msgspec.Struct, path: Path, shown: _Shown) -> Ite
             header = f"[[{names}.{field.name}]]"
             inner += [(header, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
-            if found != type(found)():
+            if found != _default(field):
                 inner.append((f"[{names}.{field.name}]", found, (field.name,)))
         elif shown.value((*path, field.name)):
             yield _line(field, found, shown.origins.get((*path, field.name), "default"))
     for header, found, below in inner:
         yield from _table(header, found, (*path, *below), shown)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
 
 
 def _line(field: Any, value: object, origin: str) -> str:

@@ -33,6 +33,7 @@ class MemberHealth(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     busy: int
     restarts: int
+    prefix_source: str | UnsetType = UNSET
     detail: str | UnsetType = UNSET
 
 
@@ -153,6 +154,7 @@ def _member(status: EngineStatus) -> MemberHealth:
         slots=status.slots,
         busy=status.busy,
         restarts=status.restarts,
+        prefix_source=status.prefix_source or UNSET,
         detail=status.detail or UNSET,
     )
 

@@ -51,6 +51,8 @@ class EngineStatus:
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()
     """Of a pool: its engines, each by its own name."""
+    prefix_source: str = ""
+    """Of a member of a pool: what says which prompts it holds, ``kv_events``, ``sent`` or both."""
 
 
 @dataclass(frozen=True, slots=True)

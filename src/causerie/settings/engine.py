@@ -17,6 +17,7 @@ from causerie.settings.values import (
     byte_count,
 )
 
+Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
@@ -94,6 +95,22 @@ class OpenVino(Struct, frozen=True, kw_only=True):
     threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
 
 
+class KvEvents(Struct, frozen=True, kw_only=True):
+    """Ports at which servers of a pool publish what their caches hold (`--kv-events-config`)."""
+
+    port: Annotated[Port, Meta(description="Port of the endpoint, on the host of each server.")] = (
+        5557
+    )
+    replay_port: Annotated[
+        Port | None,
+        Meta(description="Port of the replay endpoint. Unset: what was missed is not asked for."),
+    ] = None
+    ranks: Annotated[
+        Count,
+        Meta(description="Data-parallel ranks of each server: so many ports, from these on."),
+    ] = 1
+
+
 class Vllm(Struct, frozen=True, kw_only=True):
     """Options of vLLM, which is installed apart, or which others run.
 
@@ -111,12 +128,21 @@ class Vllm(Struct, frozen=True, kw_only=True):
         tuple[WebAddress, ...],
         Meta(
             description="Several such base URLs in place of `address`: servers of the same model, "
-            "which are used as one. A reload may add and remove some while others answer."
+            "which are used as one. A reload may add and remove some while others answer. A host "
+            "name stands for as many servers as it has IP addresses, one like `_http._tcp.name` "
+            "for those of its SRV records; both are looked up every five seconds."
         ),
     ] = ()
     key: Annotated[
         KeyPlace | None,
         Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
+    ] = None
+    kv_events: Annotated[
+        KvEvents | None,
+        Meta(
+            description="Where the servers of `addresses` publish what their caches hold. Unset: "
+            "only what was sent to them is known."
+        ),
     ] = None
     served_name: Annotated[
         Text | None,
@@ -126,6 +152,20 @@ class Vllm(Struct, frozen=True, kw_only=True):
     command: Annotated[
         Text, Meta(description="The program: a path, or a name that the shell would find.")
     ] = "vllm"
+    replicas: Annotated[
+        Count,
+        Meta(
+            description="How many are started: one model as a pool, each on devices of its own. "
+            "Options are those of each."
+        ),
+    ] = 1
+    devices: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description='Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. '
+            "Unset: with several replicas as many as each needs, in order from 0 on."
+        ),
+    ] = ()
     context: Annotated[
         Count | None, Meta(description="Tokens that prompt and output of one request may have.")
     ] = None
@@ -159,6 +199,16 @@ class Vllm(Struct, frozen=True, kw_only=True):
     def elsewhere(self) -> tuple[str, ...]:
         """Return the base URLs of servers that others run; without any, one is started here."""
         return self.addresses if self.address is None else (self.address,)
+
+    @property
+    def devices_of_replicas(self) -> tuple[str | None, ...]:
+        """Return the devices of each one that is started; ``None`` are all that there are."""
+        if self.devices or self.replicas == 1:
+            return self.devices or (None,)
+        each = (self.tensor_parallel or 1) * (self.pipeline_parallel or 1)
+        each *= self.data_parallel or 1
+        firsts = range(0, self.replicas * each, each)
+        return tuple(",".join(map(str, range(first, first + each))) for first in firsts)
 
     @property
     def encrypted(self) -> bool:

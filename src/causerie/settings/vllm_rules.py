@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from causerie.settings.engine import Vllm
 from causerie.settings.lines import Path as KeyPath
@@ -15,7 +16,7 @@ _OURS = frozenset(
      "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
      "--ssl-keyfile", "--ssl-certfile", "--headless")
 )  # fmt: skip
-_ELSEWHERE = ("key", "served_name", "tls")
+_ELSEWHERE = ("key", "kv_events", "served_name", "tls")
 _EITHER = ("address", "addresses", "context", "parallel")
 
 
@@ -26,6 +27,11 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
         yield from secret_rules((*at, "key"), vllm.key)
     if vllm.address is not None:
         yield from _address_rules((*at, "address"), vllm.address)
+        if _of_service(vllm.address):
+            words = "names a service, which may have several servers; put it into `addresses`"
+            yield Broken((*at, "address"), words)
+        if vllm.kv_events is not None:
+            yield Broken((*at, "kv_events"), "is for a pool; put the server into `addresses`")
     yield from _pool_rules((*at, "addresses"), vllm)
     if vllm.elsewhere:
         tls = [one for one in vllm.elsewhere if one.startswith("https://")] or vllm.elsewhere
@@ -36,6 +42,11 @@ def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
         if arg.partition("=")[0].replace("_", "-") in _OURS:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
+    if vllm.devices and len(vllm.devices) != vllm.replicas:
+        words = (
+            f"has {len(vllm.devices)} entries; it takes one for each of {vllm.replicas} replicas"
+        )
+        yield Broken((*at, "devices"), words)
     without = Vllm()
     for name in Vllm.__struct_fields__:
         if name in _EITHER or getattr(vllm, name) == getattr(without, name):
@@ -59,5 +70,12 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     seen = [address.rstrip("/") for address in vllm.addresses]
     for index, address in enumerate(seen):
         yield from _address_rules((*at, index), vllm.addresses[index])
+        if _of_service(address) and urlsplit(address).port:
+            yield Broken((*at, index), "has a port, which its SRV records name; take it out")
         if address in seen[:index]:
             yield Broken((*at, index), "stands there twice; each server is named once")
+
+
+def _of_service(address: str) -> bool:
+    """Return whether the host is the name of a service, whose servers are in SRV records."""
+    return (urlsplit(address).hostname or "").startswith("_")

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from causerie.transport.address import Address
@@ -34,6 +34,8 @@ class Reach:
     """``None``: trust the certificates that the system trusts."""
     server_name: str | None = None
     """Name that the certificate must have, if it is not the host's."""
+    host: str | None = None
+    """IP address that is dialled in place of the host; requests and certificates keep its name."""
     proxy: str | None = field(default=None, repr=False)
     """Address of an HTTP proxy."""
     connect_seconds: float = 5.0
@@ -239,11 +241,12 @@ class HttpClient:
             place = self.address.place
             await dial_socket(connection, reach.socket, place, reach.connect_seconds)
             return
+        address = self.address
         await dial(
             connection,
-            self.address,
+            address if reach.host is None else replace(address, host=reach.host),
             tls=self._tls,
-            server_name=reach.server_name,
+            server_name=reach.server_name or (address.host if reach.host else None),
             proxy=self._proxy,
             seconds=reach.connect_seconds,
         )

@@ -12,6 +12,7 @@ import structlog
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
 from causerie.engines.vllm.choice import MemberLoad
 from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.member_cache import MemberCache
 
 log = structlog.get_logger(__name__)
 
@@ -23,12 +24,13 @@ class Member(MemberLoad):
     """The server at the address that is its name.
 
     After a failure it rests, for a second at first and twice as long after each further one, until
-    it begins to answer again.
+    it begins to answer again. ``cache`` knows what it holds.
     """
 
-    def __init__(self, name: str, engine: VllmEngine) -> None:
+    def __init__(self, name: str, engine: VllmEngine, cache: MemberCache) -> None:
         super().__init__(name)
         self.engine = engine
+        self.cache = cache
         self.failure = ""  # the last one, while nothing else has come since
         self.restarts = 0  # of its engine, as of the blocks that it is taken to hold
         self._failures = 0  # in a row
@@ -53,6 +55,7 @@ class Member(MemberLoad):
 
     def begin(self, news: asyncio.Event) -> None:
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
+        self.cache.start()
         if self._start is None:
             self._start = asyncio.get_running_loop().create_task(self._started(news))
 
@@ -62,15 +65,17 @@ class Member(MemberLoad):
             self._start.cancel()
             await asyncio.gather(self._start, return_exceptions=True)
             self._start = None
+        await self.cache.stop()
         await self.engine.stop()
 
     def status(self) -> EngineStatus:
         """Return the status of its engine, by the member's name."""
         status = self.engine.status()
-        state, detail = status.state, self.failure or status.detail
+        source = self.cache.source
+        state, detail = status.state, self.failure or status.detail or self.cache.failure
         if self._start is not None and not self._start.done() and state is EngineState.ABSENT:
             state = EngineState.FAILED if self.failure else EngineState.LOADING
-        return replace(status, model=self.name, state=state, detail=detail)
+        return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
     async def _started(self, news: asyncio.Event) -> None:
         """Try until it is loaded; it is supervised from then on."""

@@ -8,18 +8,32 @@ from itertools import count
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.vllm.choice import least_cost
+from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.member import Member
+from causerie.engines.vllm.member_cache import MemberCache
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 
+_MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
+_FIT_EVERY = 256  # requests
+
 
 class Members:
-    """Servers at addresses; ``make`` builds the engine of one, without starting it."""
+    """Servers at addresses; ``make`` builds the engine of one, without starting it.
 
-    def __init__(self, make: Callable[[str], VllmEngine]) -> None:
+    ``events`` says where a server publishes what its caches hold, if anywhere.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[MemberAddress], VllmEngine],
+        events: Callable[[MemberAddress], Sequence[KvEndpoint]],
+    ) -> None:
         self._make = make
+        self._events = events
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
         self._ends: set[asyncio.Task[None]] = set()
@@ -36,20 +50,21 @@ class Members:
         for member in ready:
             if member.restarts != member.engine.restarts:
                 member.restarts = member.engine.restarts
-                self.index.forget(member.name)  # whoever is there now has an empty cache
+                member.cache.forget()  # whoever is there now has an empty one
         return ready
 
-    def renew(self, addresses: Sequence[str]) -> None:
+    def renew(self, addresses: Sequence[MemberAddress]) -> None:
         """Have these from now on; those that leave finish what they have started."""
         before, self._members = self._members, {}
         for address in addresses:
-            kept = before.pop(address) if address in before else None
-            self._members[address] = kept or Member(address, self._make(address))
+            name = address.name
+            kept = before.pop(name) if name in before else None
+            self._members[name] = kept or self._new(name, address)
         for member in before.values():
-            self.index.forget(member.name)
+            member.cache.forget()
             self._leaving.add(member)
             self._end_unused(member)
-        self.index.resize(_BLOCKS * len(self._members))
+        self._fit()
 
     async def stop(self) -> None:
         """Have no more to do with any of them."""
@@ -68,25 +83,38 @@ class Members:
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
             raise self.nobody()
-        runs = self.index.runs(blocks)
+        found = self.index.runs(blocks)
+        runs = {member.name: member.cache.run(found) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
         member.chosen = next(self._numbers)
         member.running += 1
         member.unread += unread
-        self.index.add(member.name, blocks)
+        member.cache.enter(blocks)
+        if member.chosen % _FIT_EVERY == 0:
+            self._fit()
         return member, unread
 
-    def leave(self, member: Member, unread: int) -> None:
+    def leave(self, member: Member, unread: int, blocks: Sequence[int]) -> None:
         """Note that a request has left, with so many tokens of it still to be read."""
         member.running -= 1
         member.unread -= unread
+        member.cache.leave(blocks)
         self._end_unused(member)
 
     def nobody(self) -> EngineFailed:
         """Return the failure of a request that no member can take."""
         away = next((f": {one.failure}" for one in self.every() if one.failure), "")
         return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
+
+    def _new(self, name: str, address: MemberAddress) -> Member:
+        cache = MemberCache(self.index, name, self._events(address))
+        return Member(name, self._make(address), cache)
+
+    def _fit(self) -> None:
+        """Give the index room for what the members are known to hold, and twice that."""
+        held = sum(len(member.cache) for member in self._members.values())
+        self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 
     def _end_unused(self, member: Member) -> None:
         if member in self._leaving and not member.running:

@@ -33,6 +33,8 @@ class VllmOptions:
     quantization: str | None = None
     args: tuple[str, ...] = ()
     """Further arguments, as vLLM documents them."""
+    devices: str | None = None
+    """The devices that it sees, as numbers or names with commas; ``None`` for all."""
 
     @property
     def slots(self) -> int:

@@ -19,7 +19,9 @@ from causerie.engines.base import (
     Output,
     TextRequest,
 )
+from causerie.engines.vllm.discovery import Discovery, Lookup, MemberAddress, lookup
 from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.members import Members
 from causerie.engines.vllm.pool_generation import PoolGeneration
 
@@ -27,16 +29,28 @@ _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
 
 class VllmPool:
-    """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it."""
+    """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it.
+
+    An address without a scheme is the name of one that is started here.
+
+    A host name among the addresses may stand for several servers, which ``lookup`` finds.
+    ``events`` says where a server publishes what its caches hold.
+    """
 
     def __init__(
-        self, model: str, addresses: Sequence[str], make: Callable[[str], VllmEngine]
+        self,
+        model: str,
+        addresses: Sequence[str],
+        make: Callable[[MemberAddress], VllmEngine],
+        lookup: Lookup = lookup,
+        events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
     ) -> None:
         self._model = model
-        self._members = Members(make)
-        self._members.renew(addresses)
+        self._members = Members(make, events)
         self._news = asyncio.Event()
         self._started = False
+        self._discovery = Discovery(self._renewed, lookup)
+        self._discovery.renew(addresses)
         self._facts: ModelFacts | None = None
         self._facts_of: object = None
 
@@ -52,16 +66,19 @@ class VllmPool:
 
     def renew(self, addresses: Sequence[str]) -> None:
         """Have these members from now on; those that leave finish what they have started."""
-        self._members.renew(addresses)
-        if self._started:
-            self._begin()
+        self._discovery.renew(addresses)
 
     async def start(self) -> None:
-        """Load the members, and return when one is ready; raise if all have failed."""
+        """Load the members, and return when one is ready; raise if all have failed.
+
+        A name that stands for no server yet is waited for.
+        """
         self._started = True
+        self._discovery.start()
         self._begin()
         while not self._members.ready():
-            if all(member.failure for member in self._members.every()):
+            members = self._members.every()
+            if members and all(member.failure for member in members):
                 raise EngineFailed(str(self._members.nobody()))
             self._news.clear()
             await self._news.wait()
@@ -69,6 +86,7 @@ class VllmPool:
     async def stop(self) -> None:
         """Have no more to do with any member."""
         self._started = False
+        await self._discovery.stop()
         await self._members.stop()
 
     def status(self) -> EngineStatus:
@@ -78,14 +96,14 @@ class VllmPool:
         states = {one.state for one in members}
         return EngineStatus(
             model=self._model,
-            state=next((one for one in _BEST_FIRST if one in states), EngineState.ABSENT),
+            state=next((one for one in _BEST_FIRST if one in states), self._without_members()),
             slots=self.slots,
             busy=sum(one.busy for one in members),
             restarts=sum(one.restarts for one in members),
             idle_seconds=min((one.idle_seconds or 0.0 for one in ready), default=None),
             memory_bytes=self.memory_bytes,
             context=min((one.context or 0 for one in ready), default=None),
-            detail=_described(members),
+            detail="; ".join(filter(None, (_described(members), self._discovery.detail))),
             members=members,
         )
 
@@ -133,6 +151,16 @@ class VllmPool:
         if not ready:
             raise self._members.nobody()
         return ready[0].engine
+
+    def _without_members(self) -> EngineState:
+        return EngineState.LOADING if self._started else EngineState.ABSENT
+
+    def _renewed(self, addresses: Sequence[MemberAddress]) -> None:
+        """Have these members, now that their names are resolved."""
+        self._members.renew(addresses)
+        if self._started:
+            self._begin()
+            self._news.set()
 
     def _begin(self) -> None:
         for member in self._members.every():

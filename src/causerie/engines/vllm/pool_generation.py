@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from time import monotonic
 
 from causerie.engines.base import EngineFailed, Output, Stopped, TextRequest, Token
 from causerie.engines.vllm.member import Member
@@ -30,6 +31,8 @@ class PoolGeneration:
         self._tried: list[Member] = []
         self._member: Member | None = None
         self._unread = 0
+        self._read = 0  # by the present member, of the prompt
+        self._since = 0.0  # when it got the prompt
         self._stack = AsyncExitStack()
         self._there: AsyncIterator[Output]
 
@@ -39,6 +42,7 @@ class PoolGeneration:
         while True:
             member, self._unread = self._members.enter(rest.prompt, self._blocks, self._tried)
             self._member = member
+            self._read, self._since = self._unread, monotonic()
             self._tried.append(member)
             try:
                 generation = member.engine.generate(rest)
@@ -82,10 +86,11 @@ class PoolGeneration:
             else:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
-            self._members.leave(member, self._unread)
+            self._members.leave(member, self._unread, self._blocks)
             self._unread = 0
         if failure is None:
             member.answered()
+            member.cache.expect(self._read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
             blocks = chain([*self._request.prompt, *self._made], self._blocks)
             self._members.index.add(member.name, blocks[len(self._blocks) :])

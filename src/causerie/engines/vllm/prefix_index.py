@@ -28,9 +28,13 @@ def chain(tokens: Sequence[int], before: Sequence[int] = ()) -> list[int]:
 
     The last tokens that fill no block are left out. The hashes hold in this process only.
     """
-    blocks = list(before)
-    previous = blocks[-1] if blocks else 0
-    content = array("I", tokens[len(blocks) * BLOCK :]).tobytes()
+    return [*before, *extended(before[-1] if before else 0, tokens[len(before) * BLOCK :])]
+
+
+def extended(previous: int, tokens: Sequence[int]) -> list[int]:
+    """Return the blocks of tokens that follow the block ``previous``, or 0 at the beginning."""
+    blocks: list[int] = []
+    content = array("I", tokens).tobytes()
     for start in range(0, len(content) - _WIDTH + 1, _WIDTH):
         previous = hash((previous, content[start : start + _WIDTH])) & _MASK
         blocks.append(previous)

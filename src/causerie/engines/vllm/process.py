@@ -42,7 +42,10 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or _free_port()
     client = VllmClient(*near(place), key)
-    told = {"command": arguments(model, options, place), "environment": {"VLLM_API_KEY": key}}
+    environment = {"VLLM_API_KEY": key}
+    if options.devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = options.devices
+    told = {"command": arguments(model, options, place), "environment": environment}
     try:
         async with asyncio.timeout(load_seconds):
             await process.tell(json.dumps(told).encode() + b"\n")
