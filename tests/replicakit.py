@@ -48,10 +48,13 @@ targets = [{{ provider = "up", model = "paced" }}]
 price = {{ prompt = "0", completion = "0", request = "1" }}
 """
 PROMPT_TOKENS = 7
+_START_SECONDS = 240  # machines that run tests are busy
 _STOP_SECONDS = 90
 
 
-def configuration(database: str, shared: str, provider: str, server: str = "") -> str:
+def configuration(
+    database: str, shared: str, provider: str, server: str = "", prefix: str = ""
+) -> str:
     """Return the configuration of replicas; ``server`` is more of that table."""
     return CONFIG.format(
         database=database,
@@ -59,7 +62,7 @@ def configuration(database: str, shared: str, provider: str, server: str = "") -
         provider=provider,
         server=server,
         secret=SECRET,
-        prefix=token_hex(8),
+        prefix=prefix or token_hex(8),
     )
 
 
@@ -67,18 +70,19 @@ class PacedProvider:
     """Answers each request with a stream of numbered words, one every ``pause`` seconds.
 
     A request says with ``max_completion_tokens`` how many. ``asked`` counts requests and ``sent``
-    the words that were written, each by the text of the message.
+    the words that were written, each by the text of the message. ``most`` is the highest number of
+    streams at once.
     """
 
     def __init__(self, pause: float) -> None:
         self.pause = pause
         self.asked: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
-        self.ended: Counter[str] = Counter()
+        self.running = self.most = 0
         self.base_url = ""
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[PacedProvider]:
+    async def answering(self) -> AsyncIterator[PacedProvider]:
         """Answer while the block runs; ``base_url`` is set."""
         tasks: set[asyncio.Task[None]] = set()
 
@@ -102,7 +106,13 @@ class PacedProvider:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-                await self._answer(json.loads(await reader.readexactly(length)), writer)
+                body = json.loads(await reader.readexactly(length))
+                self.running += 1
+                self.most = max(self.most, self.running)
+                try:
+                    await self._answer(body, writer)
+                finally:
+                    self.running -= 1
         except (OSError, asyncio.IncompleteReadError):
             return
         finally:
@@ -125,7 +135,6 @@ class PacedProvider:
         _chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
         await writer.drain()
-        self.ended[name] += 1
 
 
 def _choice(text: str, finish: str | None = None) -> dict[str, object]:
@@ -156,7 +165,7 @@ class Member:
     async def start(self) -> None:
         """Return when it is ready."""
         self._process = self._started()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(_START_SECONDS):
             while not await self.looks_ready():
                 assert self._process.poll() is None, self.log()
                 await asyncio.sleep(0.05)
@@ -200,9 +209,9 @@ class Member:
 
 
 @asynccontextmanager
-async def members(folder: Path, text: str, count: int) -> AsyncIterator[Sequence[Member]]:
-    """So many replicas that are ready; what runs of them at the end is stopped."""
-    made = [Member(folder / str(number), text) for number in range(count)]
+async def members(folder: Path, texts: Sequence[str]) -> AsyncIterator[Sequence[Member]]:
+    """A ready replica for each configuration; what runs of them at the end is stopped."""
+    made = [Member(folder / str(number), text) for number, text in enumerate(texts)]
     try:
         await asyncio.gather(*(one.start() for one in made))
         yield made
@@ -210,7 +219,7 @@ async def members(folder: Path, text: str, count: int) -> AsyncIterator[Sequence
         await asyncio.gather(*(one.stop() for one in made))
 
 
-async def _status(port: int, path: str, seconds: float = 1.0) -> int:
+async def _status(port: int, path: str, seconds: float = 2.0) -> int:
     """Return the status of one request, 0 without an answer in time."""
     try:
         async with asyncio.timeout(seconds):
@@ -267,8 +276,8 @@ class Balancer:
 class Seen:
     """Observations of clients. ``lost`` streams had begun, ``refused`` ones had not.
 
-    ``repeated`` requests came on a kept connection to a replica that stops, and were answered by
-    503; clients ask again then, and here once.
+    ``limited`` requests were over a limit (429). ``repeated`` requests came on a kept connection to
+    a replica that stops, and were answered by 503; clients ask again then, and here once.
     """
 
     ended: list[str] = field(default_factory=list)
@@ -276,6 +285,7 @@ class Seen:
     refused: list[str] = field(default_factory=list)
     words: Counter[str] = field(default_factory=Counter)
     longest_gap: float = 0.0
+    limited: int = 0
     repeated: int = 0
     running: int = 0
 
@@ -336,6 +346,10 @@ class Clients:
         async with session.post("/hosted/v1/chat/completions", json=body) as reply:
             if reply.status == 503 and reply.headers.get("Connection") == "close":
                 return True
+            if reply.status == 429:
+                self.seen.limited += 1
+                await asyncio.sleep(0.3)
+                return False
             if reply.status != 200:
                 self.seen.refused.append(f"{name}: {reply.status} {await reply.text()}")
                 await asyncio.sleep(0.1)

@@ -21,13 +21,13 @@ async def test_a_rolling_restart_loses_no_stream_and_refuses_no_request(
     lengths = itertools.cycle([2, 7, 4, 9])
     async with (
         office(tmp_path, url=hosted_database) as opened,
-        PacedProvider(0.2).running() as provider,
+        PacedProvider(0.2).answering() as provider,
     ):
         credential = (await opened.key()).credential
         more = f"shutdown_delay_seconds = {DELAY}"
         text = configuration(hosted_database, valkey.url, provider.base_url, more)
         async with (
-            members(tmp_path, text, 2) as replicas,
+            members(tmp_path, [text] * 2) as replicas,
             Balancer(replicas, ASKED_EVERY).running() as balancer,
         ):
             clients = Clients(balancer.root, credential, lambda: next(lengths))
