@@ -45,7 +45,7 @@ from waiting import eventually
 
 _SAMPLE_SECONDS = 0.5
 _PAUSE = 0.5  # seconds between two words
-_WORDS = (10, 60)
+_FEWEST_WORDS = 10
 
 
 @dataclass
@@ -130,7 +130,7 @@ async def run(asked: argparse.Namespace, folder: Path, url: str, shared: str) ->
             members(folder, [text] * asked.replicas) as replicas,
             Balancer(replicas, asked.every).running() as balancer,
         ):
-            clients = Clients(balancer.root, credential, lambda: draw.randint(*_WORDS))
+            clients = Clients(balancer.root, credential, lambda: draw.randint(_FEWEST_WORDS, asked.words))
             async with clients.running(asked.streams) as seen:
                 sampling = asyncio.ensure_future(curves.sample(replicas, seen))
                 await eventually(lambda: clients.have_ended(asked.streams), 600)
@@ -149,7 +149,8 @@ def main() -> int:
     options.add_argument("--replicas", type=int, default=3)
     options.add_argument("--streams", type=int, default=200)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--delay", type=float, default=3.0, help="shutdown_delay_seconds")
+    options.add_argument("--words", type=int, default=20, help="of the longest stream")
+    options.add_argument("--delay", type=float, default=11.0, help="shutdown_delay_seconds")
     options.add_argument("--every", type=float, default=0.5, help="between questions for readiness")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--svg", type=Path, default=Path(tempfile.gettempdir()) / "replicas.svg")

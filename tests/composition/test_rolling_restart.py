@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hostedkit import office
 from replicakit import Balancer, Clients, PacedProvider, configuration, members
 from valkeyserver import ValkeyServer
@@ -14,6 +15,7 @@ from waiting import eventually
 STREAMS, ASKED_EVERY, DELAY = 20, 0.1, 0.5
 
 
+@pytest.mark.timeout(300)  # starts replicas, on machines that are busy
 async def test_a_rolling_restart_loses_no_stream_and_refuses_no_request(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
