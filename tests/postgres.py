@@ -104,12 +104,32 @@ class PostgresServer:
             )
         _await(self._bin, self.folder, self._process, self.port)
 
+    def pause(self) -> None:
+        """It hangs: connections stay, nothing is answered."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        """To the server and to the processes of its connections."""
+        assert self._process is not None
+        first = self._process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, children)):
+            os.kill(pid, number)
+
     def stop(self) -> None:
         """At once, as if it had crashed; what it holds is recovered at the next start."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(_SECONDS)
             self._process = None
+
+    @property
+    def socket(self) -> Path:
+        """The file of its socket."""
+        return self.folder / ".s.PGSQL.5432"
 
     def close(self) -> None:
         """The folder goes too."""

@@ -46,9 +46,13 @@ class ValkeyServer:
 
     @property
     def url(self) -> str:
+        return self.through(self.port)
+
+    def through(self, port: int) -> str:
+        """The address by way of a proxy at this port."""
         user = f":{quote(self.password)}@" if self.password else ""
         scheme = "valkey" if self._tls is None else "valkeys"
-        return f"{scheme}://{user}127.0.0.1:{self.port}/0"
+        return f"{scheme}://{user}127.0.0.1:{port}/0"
 
     def start(self) -> None:
         """Returns when it answers."""

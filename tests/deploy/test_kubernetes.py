@@ -128,12 +128,16 @@ def test_the_configuration_is_right(overlay: str, monkeypatch: pytest.MonkeyPatc
     """And a pod has longer to stop than the service takes."""
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    settings = load(file=KUBERNETES / "overlays" / overlay / "causerie.toml").settings
-    assert settings.metrics.listen == "0.0.0.0:9100"
     [pod] = [template["spec"] for kind, template in pods(rendered(overlay)) if kind == "Deployment"]
     [container] = pod["containers"]
-    waits = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert pod["terminationGracePeriodSeconds"] > waits + settings.server.drain_seconds
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    settings = load(file=KUBERNETES / "overlays" / overlay / "causerie.toml").settings
+    assert settings.metrics.listen == "0.0.0.0:9100"
+    server = settings.server
+    assert server.shutdown_delay_seconds > 0
+    takes = server.shutdown_delay_seconds + server.drain_seconds
+    assert pod["terminationGracePeriodSeconds"] > takes
 
 
 def test_the_alerts_are_those_of_prometheus() -> None:

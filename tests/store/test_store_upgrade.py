@@ -43,6 +43,7 @@ from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import upgrade
 from causerie.store.tables import METADATA, usage_first_token
 
+BEFORE = "0012"  # the revision that the version before knows
 STEPS = [f"{number:04}" for number in range(1, 12)]
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 MIDNIGHT = 1_795_219_200_000_000  # 2026-11-21, in microseconds
@@ -158,18 +159,26 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
 }
 
 
-async def filled(database: Database) -> list[Table]:
-    """Every table as it is now, with the rows as far as it has columns for them."""
+async def known(database: Database) -> list[Table]:
+    """Every table as it is now."""
     found = MetaData()
-    async with database.writing() as connection:
+    async with database.reading() as connection:
         await connection.run_sync(found.reflect, only=lambda name, _: name in METADATA.tables)
-        for table in found.sorted_tables:
+    return found.sorted_tables
+
+
+async def filled(database: Database, tables: list[Table] | None = None) -> list[Table]:
+    """The tables, as they are now unless they are given, with the rows as far as they have
+    columns for them."""
+    tables = tables or await known(database)
+    async with database.writing() as connection:
+        for table in tables:
             if table.name == "change_counter":  # which the step has started
                 await connection.execute(delete(table))
             for row in ROWS[table.name]:
                 values = {each.name: _stored(each.type, row[each.name]) for each in table.c}
                 await connection.execute(insert(table).values(values))
-    return found.sorted_tables
+    return tables
 
 
 def _stored(kind: object, value: Any) -> Any:
@@ -216,6 +225,19 @@ async def test_a_service_goes_on_where_a_version_before_has_left_off(
             await _requests_are_charged(here, step)
         if step >= "0003":
             await _usage_is_shown(SqlUsageReader(bare), step)
+
+
+async def test_the_version_before_writes_what_this_one_reads(bare: Database) -> None:
+    """In an upgrade that goes replica by replica both run, on the tables of the newer one."""
+    await upgrade(bare, BEFORE)
+    tables = await known(bare)
+    await upgrade(bare)
+    await filled(bare, tables)
+    assert {name for name, each in (await rows(bare, tables)).items() if not each} == set()
+    async with SqlStore(bare, SEAL).writing() as bookkeeping:
+        await _people_are_who_they_were(bookkeeping)
+        await _what_was_said_is_kept(bookkeeping, BEFORE)
+    await _usage_is_shown(SqlUsageReader(bare), BEFORE)
 
 
 async def _people_are_who_they_were(bookkeeping: SqlRepositories) -> None:

@@ -387,6 +387,23 @@ async def test_a_stop_loses_no_stream(tmp_path: Path) -> None:
         assert await asyncio.to_thread(made.service.process.wait, 30) == 0
 
 
+async def test_a_stop_is_announced_by_workers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that a worker keeps ends with an answer that says so."""
+    monkeypatch.setenv("CAUSERIE_SERVER_SHUTDOWN_DELAY_SECONDS", "600")
+    async with setup(tmp_path) as made:
+        assert (await made.ask("fast"))[0] == 200
+        made.service.process.send_signal(signal.SIGTERM)
+        await eventually(lambda: _stopping(made))
+        for _ in range(6):
+            async with made.session.post(PATH, json=body("fast")) as answer:
+                assert answer.status == 200
+                assert answer.headers["connection"] == "close"
+        made.service.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(made.service.process.wait, 30) == 0
+
+
 async def _stopping(made: Setup) -> bool:
     async with made.session.get("/health/ready") as answer:
         return answer.status == 503

@@ -35,6 +35,7 @@ _READ_AT_START = (
     "server.workers",
     "server.busy_poll_seconds",
     "server.drain_seconds",
+    "server.shutdown_delay_seconds",
     "metrics.listen",
     "logging.level",
     "logging.format",

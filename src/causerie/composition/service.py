@@ -450,6 +450,7 @@ def listen(server: ServerSettings) -> Listen:
         server.host,
         server.port,
         drain_seconds=server.drain_seconds,
+        shutdown_delay_seconds=server.shutdown_delay_seconds,
         busy_poll_seconds=server.busy_poll_seconds,
     )
 

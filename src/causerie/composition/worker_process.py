@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import msgspec
 import structlog
@@ -50,6 +51,7 @@ class Worker:
         self._running: RunningService | None = None
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._starting: asyncio.Task[None] | None = None  # until it serves
+        self._connections: Connections | None = None  # while it takes any
         self._channel = Channel(end, self._received, self._lost)
 
     async def run(self) -> None:
@@ -69,9 +71,8 @@ class Worker:
             self._running, self._starting = running, None
             spare_the_collector()
             self._channel.send(messages.PrepareOutcome(first.number))
-            await server.answer(
-                running.edge, listen(settings.server), self, self._stop, self._hurry
-            )
+            options = replace(listen(settings.server), shutdown_delay_seconds=0.0)  # the parent's
+            await server.answer(running.edge, options, self, self._stop, self._hurry)
             self._send_report(running)
 
     # The intake of the edge.
@@ -83,11 +84,15 @@ class Worker:
     @asynccontextmanager
     async def taking(self, connections: Connections) -> AsyncIterator[None]:
         """Take what the parent deals while the block runs."""
+        self._connections = connections
         async with owned(self._adopt(connections)):
             yield
 
     async def ready(self) -> None:
         """The parent is ready."""
+
+    def leave(self) -> None:
+        """The parent tells the others."""
 
     async def drained(self, hurry: asyncio.Event) -> None:
         """The parent stops the others."""
@@ -109,6 +114,9 @@ class Worker:
                 self._configurations.put_nowait(message)
             case messages.Commit():
                 self._commit(message.number)
+            case messages.Leave():
+                if self._connections is not None:
+                    self._connections.leave()
             case messages.Stop():
                 if message.hurry:
                     self._hurry.set()

@@ -99,6 +99,10 @@ class WorkerIntake:
         """Accept connections while the block runs."""
         return self._pool.accepting(self._listener, _Adopting(connections))
 
+    def leave(self) -> None:
+        """Have the connections of all workers end with their next answer."""
+        self._pool.leave()
+
     async def drained(self, hurry: asyncio.Event) -> None:
         """Wait at a stop until all workers have ended."""
         await self._pool.drained(hurry)

@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         """Also where a client is answered that has not been asked for its body: will it come?"""
         return (
             self._closing
+            or self._server.leaving
             or (self._half_closed and not self._waiting)
             or (self._expects and self._incoming is self._current)
         )

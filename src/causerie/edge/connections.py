@@ -34,6 +34,7 @@ class Connections:
         self.bounds = bounds
         self.heads = RequestHeads()
         self.open: set[Connection] = set()
+        self.leaving = False
         self.closing = False
         self._none_open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -57,6 +58,10 @@ class Connections:
         now = self.loop.time()
         for connection in tuple(self.open):
             connection.expire(now)
+
+    def leave(self) -> None:
+        """End every connection with an answer that says so; until then it stays."""
+        self.leaving = True
 
     def close(self) -> None:
         """Take no further request on any connection."""

@@ -1,6 +1,6 @@
 """Work under way, and how it ends: by itself, because the client left, or at a stop.
 
-A stop has two steps. First nothing new is started and what runs may finish;
+A stop has two steps, which may be announced. First nothing new is started and what runs may finish;
 after a time what still runs is cut, each piece of work seeing an
 :class:`~causerie.errors.Overloaded`.
 """
@@ -19,9 +19,13 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain:
-    """Running work, and admission of new work. Work enters by a :class:`WorkGuard`."""
+    """Running work, and admission of new work. Work enters by a :class:`WorkGuard`.
+
+    ``announced``: a stop is near, and until then new work is admitted.
+    """
 
     def __init__(self) -> None:
+        self.announced = False
         self.stopping = False
         self.running: set[WorkGuard] = set()
         self.idle = asyncio.Event()

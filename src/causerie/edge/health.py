@@ -114,7 +114,7 @@ class HealthHandlers:
         _answer(exchange, health)
 
     def _state(self) -> ServiceState:
-        if self.drain.stopping:
+        if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
         if not statuses or any(self._serves(status) for status in statuses):

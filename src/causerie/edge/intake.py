@@ -31,6 +31,10 @@ class Intake(Protocol):
         """Return when the other processes answer."""
         ...
 
+    def leave(self) -> None:
+        """Have the connections of other processes end with an answer that says so."""
+        ...
+
     async def drained(self, hurry: asyncio.Event) -> None:
         """Wait at a stop until the other processes have answered; ``hurry`` ends their work."""
         ...
@@ -56,6 +60,9 @@ class Listener:
             server.close()
 
     async def ready(self) -> None:
+        """There are no other processes."""
+
+    def leave(self) -> None:
         """There are no other processes."""
 
     async def drained(self, hurry: asyncio.Event) -> None:

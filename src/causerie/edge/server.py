@@ -31,6 +31,7 @@ class Listen:
     host: str = "127.0.0.1"
     port: int = 8000
     drain_seconds: float = 30.0
+    shutdown_delay_seconds: float = 0.0
     head_seconds: float = 15.0
     keep_alive_seconds: float = 75.0
     stuck_seconds: float = 60.0
@@ -78,9 +79,10 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
-    At a stop nothing new is started, running answers may finish within ``drain_seconds`` and are
-    ended then; a second signal ends them at once. Other requests that are being answered (pages,
-    say) hold the stop for some seconds at most. ``on_ready`` is told the address. Raises
+    At a stop the service says for ``shutdown_delay_seconds`` that it is not ready, and still
+    answers. Then nothing new is started, running answers may finish within ``drain_seconds`` and
+    are ended then; a second signal ends them at once. Other requests that are being answered
+    (pages, say) hold the stop for some seconds at most. ``on_ready`` is told the address. Raises
     :class:`OSError` where it cannot listen.
     """
     stop = stop or asyncio.Event()
@@ -113,6 +115,7 @@ async def answer(
                 if on_ready is not None:
                     on_ready()
                 await stop.wait()
+                await _announce(edge, connections, intake, listen.shutdown_delay_seconds, hurry)
                 async with owned(intake.drained(hurry)) as others:
                     await _drain(edge, listen.drain_seconds, hurry)
                     await others
@@ -140,6 +143,24 @@ async def _scraped(
             server.close()
             connections.abort()
             await connections.workers.end(_HANDLERS_SECONDS)
+
+
+async def _announce(
+    edge: Edge,
+    connections: Connections,
+    intake: Intake,
+    delay_seconds: float,
+    hurry: asyncio.Event,
+) -> None:
+    """Say that the service is stopping, and answer until balancers send requests elsewhere."""
+    if not delay_seconds:
+        return
+    edge.drain.announced = True
+    connections.leave()
+    intake.leave()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(delay_seconds):
+            await hurry.wait()
 
 
 async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:

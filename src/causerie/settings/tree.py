@@ -79,6 +79,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     drain_seconds: Annotated[
         Seconds, Meta(description="How long running answers may go on after a stop was asked for.")
     ] = 30.0
+    shutdown_delay_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=600)],
+        Meta(
+            description="How long the service still answers new requests after a stop was asked "
+            "for, while `/health/ready` says 503: until balancers that ask it send requests "
+            "elsewhere. `drain_seconds` begins after it."
+        ),
+    ] = 0.0
     ping_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="A stream that has been silent for this long sends a comment line."),

@@ -69,10 +69,14 @@ class Beat(Struct, frozen=True, tag=True):
     """To a worker and back: whoever does not return it does not go on."""
 
 
+class Leave(Struct, frozen=True, tag=True):
+    """To a worker: a stop is near; end each connection with its next answer."""
+
+
 class Stop(Struct, frozen=True, tag=True):
     """To a worker: let what runs finish, and end; ``hurry`` ends what runs at once."""
 
     hurry: bool = False
 
 
-Message = Carried | Prepare | PrepareOutcome | Commit | Observed | Beat | Stop
+Message = Carried | Prepare | PrepareOutcome | Commit | Observed | Beat | Leave | Stop

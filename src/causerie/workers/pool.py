@@ -147,6 +147,11 @@ class WorkerPool:
                 loop.remove_reader(listener)
                 self._adopt = None
 
+    def leave(self) -> None:
+        """Have all workers end each connection with its next answer."""
+        for worker in self._workers.values():
+            worker.leave()
+
     async def drained(self, hurry: asyncio.Event) -> None:
         """Wait until all workers have ended; with ``hurry`` they end what runs."""
         self._stopping = True

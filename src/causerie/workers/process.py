@@ -15,6 +15,7 @@ from causerie.workers.messages import (
     Beat,
     Carried,
     Commit,
+    Leave,
     Message,
     Observed,
     Prepare,
@@ -109,6 +110,10 @@ class WorkerHandle:
     def commit(self, number: int) -> None:
         """Have it serve by a configuration that it has prepared."""
         self._channel.send(Commit(number))
+
+    def leave(self) -> None:
+        """Have it end each connection with its next answer."""
+        self._channel.send(Leave())
 
     def stop(self, *, hurry: bool = False) -> None:
         """Have it end when its work has."""
