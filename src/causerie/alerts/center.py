@@ -20,6 +20,7 @@ from causerie.alerts.book import AlertBook, Delivery, DeliveryState, StoredAlert
 from causerie.alerts.channel import Channel, Outcome
 from causerie.alerts.condition import Condition
 from causerie.alerts.message import AlertKind, Message
+from causerie.errors import StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -92,7 +93,6 @@ class AlertCenter:
 
     async def deliver(self) -> int:
         """Try what is due, a few at a time, and return how many were tried."""
-        self.more.clear()
         now = self._clock()
         taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
         async with asyncio.TaskGroup() as group:
@@ -151,7 +151,10 @@ class AlertCenter:
         else:
             wait = self._retry_seconds[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
             ended = replace(ended, next_at=self._clock() + timedelta(seconds=wait))
-        await self.book.settle(ended)
+        try:
+            await self.book.settle(ended)
+        except StoreUnavailable:  # it is tried once more, when nobody has it any more
+            log.warning("alert delivery not kept", message=delivery.id)
 
     async def _attempt(self, delivery: Delivery) -> Outcome:
         channel = self._channels(delivery.channel, delivery.to)
