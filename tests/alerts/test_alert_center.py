@@ -19,7 +19,7 @@ from causerie.alerts.center import AlertCenter, AlertOptions, Receiver
 from causerie.alerts.channel import Outcome
 from causerie.alerts.condition import Condition
 from causerie.alerts.memory_book import MemoryBook
-from causerie.alerts.message import AlertKind, Message
+from causerie.alerts.message import AlertKind, AlertMessage
 from causerie.store.alerts import SqlAlertBook
 from causerie.store.database import Database
 
@@ -34,10 +34,10 @@ FAILED = Outcome(delivered=False, words="status 503")
 class Recorder:
     """A channel that keeps what it gets; ``outcomes`` are those of the next attempts."""
 
-    got: list[Message] = field(default_factory=list)
+    got: list[AlertMessage] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    async def send(self, message: Message, now: datetime) -> Outcome:
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         self.got.append(message)
         return self.outcomes.pop(0) if self.outcomes else OK
 

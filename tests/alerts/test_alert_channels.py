@@ -12,12 +12,12 @@ from smtpserver import LOGIN, smtp
 from webhookreceiver import KEY, webhook_receiver
 
 from causerie.alerts.email import Email
-from causerie.alerts.message import AlertKind, Message
+from causerie.alerts.message import AlertKind, AlertMessage
 from causerie.alerts.signature import secret_bytes, signature
 from causerie.alerts.webhook import Webhook
 from causerie.mail.outbox import MailServer
 
-MESSAGE = Message(
+MESSAGE = AlertMessage(
     "msg_1",
     AlertKind.BUDGET,
     firing=True,

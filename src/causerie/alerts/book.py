@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind, Message
+from causerie.alerts.message import AlertKind, AlertMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Delivery:
     """What came of the last attempt."""
 
     @property
-    def message(self) -> Message:
+    def message(self) -> AlertMessage:
         """Return the message."""
-        return Message(
+        return AlertMessage(
             self.id, self.kind, self.firing, self.summary, at=self.at, details=self.details
         )
 

@@ -17,9 +17,9 @@ from uuid import uuid4
 import structlog
 
 from causerie.alerts.book import AlertBook, Delivery, DeliveryState, StoredAlert
-from causerie.alerts.channel import Channel, Outcome
+from causerie.alerts.channel import NotificationChannel, Outcome
 from causerie.alerts.condition import Condition
-from causerie.alerts.message import AlertKind, Message
+from causerie.alerts.message import AlertKind, AlertMessage
 from causerie.errors import StoreUnavailable
 
 log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ _KEPT = timedelta(days=40)  # longer than any period that begins anew
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Where messages of some kinds go: a channel, and one address of it if it sends letters."""
+    """Receiver of messages of some kinds: a channel, and an address if it sends letters."""
 
     channel: str
     to: str = ""
@@ -42,7 +42,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class AlertOptions:
-    """Who gets messages, and when an alert is over or fires again."""
+    """Receivers of messages, and the times after which alerts end and fire again."""
 
     receivers: Sequence[Receiver] = ()
     owners: str = ""
@@ -59,7 +59,7 @@ class AlertCenter:
         self,
         book: AlertBook,
         clock: Callable[[], datetime],
-        channels: Callable[[str, str], Channel | None],
+        channels: Callable[[str, str], NotificationChannel | None],
         retry_seconds: Sequence[float] = _RETRY_SECONDS,
     ) -> None:
         self.book = book
@@ -103,7 +103,7 @@ class AlertCenter:
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test at once, and keep what came of it."""
         now = self._clock()
-        message = Message(_new_id(), AlertKind.TEST, firing=True, summary=words, at=now)
+        message = AlertMessage(_new_id(), AlertKind.TEST, firing=True, summary=words, at=now)
         delivery = replace(_delivery(message, receiver), id=message.id, attempts=1)
         outcome = await self._attempt(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
@@ -117,7 +117,7 @@ class AlertCenter:
         now: datetime,
         sent: dict[tuple[str, str], int],
     ) -> None:
-        message = Message(
+        message = AlertMessage(
             "", condition.kind, True, condition.summary, at=now, details=condition.details
         )
         receivers = _receivers(options, condition.kind)
@@ -135,7 +135,7 @@ class AlertCenter:
         now: datetime,
         sent: dict[tuple[str, str], int],
     ) -> None:
-        message = Message("", alert.kind, False, alert.summary, at=now, details=alert.details)
+        message = AlertMessage("", alert.kind, False, alert.summary, at=now, details=alert.details)
         deliveries = _bounded(message, _receivers(options, alert.kind), options, sent)
         if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
             log.info("alert over", kind=alert.kind, alert=alert.key)
@@ -191,7 +191,7 @@ def _receivers(options: AlertOptions, kind: AlertKind) -> list[Receiver]:
 
 
 def _bounded(
-    message: Message,
+    message: AlertMessage,
     receivers: Sequence[Receiver],
     options: AlertOptions,
     sent: dict[tuple[str, str], int],
@@ -210,7 +210,7 @@ def _bounded(
     return made
 
 
-def _delivery(message: Message, receiver: Receiver) -> Delivery:
+def _delivery(message: AlertMessage, receiver: Receiver) -> Delivery:
     return Delivery(
         id=_new_id(),
         channel=receiver.channel,

@@ -1,4 +1,4 @@
-"""What a channel does with a message, whatever carries it."""
+"""Interface of channels, whatever carries their messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from causerie.alerts.message import Message
+from causerie.alerts.message import AlertMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Outcome:
     final: bool = False
 
 
-class Channel(Protocol):
+class NotificationChannel(Protocol):
     """Carries messages to one receiver."""
 
-    async def send(self, message: Message, now: datetime) -> Outcome:
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         """Try once; never raises for what the receiver does."""
         ...

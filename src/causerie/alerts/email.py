@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from causerie.alerts.channel import Outcome
-from causerie.alerts.message import Message
+from causerie.alerts.message import AlertMessage
 from causerie.mail.attempt import attempt
 from causerie.mail.outbox import Letter, MailServer
 
@@ -20,7 +20,7 @@ class Email:
     to: str = field(repr=False)
     console: str = ""
 
-    async def send(self, message: Message, now: datetime) -> Outcome:
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         """Hand the letter to the server once."""
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
@@ -30,7 +30,7 @@ class Email:
         words = f"{place} did not take the letter: {refusal.words}"
         return Outcome(delivered=False, words=words, final=refusal.final)
 
-    def _letter(self, message: Message) -> Letter:
+    def _letter(self, message: AlertMessage) -> Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
         lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]

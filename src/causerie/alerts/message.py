@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class AlertKind(StrEnum):
-    """What an alert is about."""
+    """Subject of an alert."""
 
     BUDGET = "budget"
     PROVIDER = "provider"
@@ -20,7 +20,7 @@ class AlertKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class AlertMessage:
     """``firing`` is false for the message that an alert is over. ``id`` is the same at a retry."""
 
     id: str

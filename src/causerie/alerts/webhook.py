@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from causerie.alerts.channel import Outcome
-from causerie.alerts.message import Message
+from causerie.alerts.message import AlertMessage
 from causerie.alerts.signature import signature
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
@@ -34,7 +34,7 @@ class Webhook:
     ca_file: str | None = None
     seconds: float = 15.0
 
-    async def send(self, message: Message, now: datetime) -> Outcome:
+    async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         """Post it once."""
         parts = urlsplit(self.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -61,7 +61,7 @@ class Webhook:
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.ca_file)
 
-    def _headers(self, message: Message, body: bytes, now: datetime) -> list[tuple[str, str]]:
+    def _headers(self, message: AlertMessage, body: bytes, now: datetime) -> list[tuple[str, str]]:
         seconds = int(now.timestamp())
         return [
             ("content-type", "application/json"),
@@ -72,7 +72,7 @@ class Webhook:
         ]
 
 
-def payload(message: Message) -> bytes:
+def payload(message: AlertMessage) -> bytes:
     """Return the body: ``type``, ``timestamp`` and ``data``, as the specification advises."""
     state = "firing" if message.firing else "resolved"
     return msgspec.json.encode(

@@ -69,10 +69,10 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
 
 
 def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condition | None:
-    """Return the shortest of the times before the end that has begun."""
+    """Return the condition of the shortest time before the end that is reached."""
     left = expiring.expires_at - now
-    begun = [each for each in days if left <= each * _DAY]
-    if not begun:
+    reached = [each for each in days if left <= each * _DAY]
+    if not reached:
         return None
     key, at = expiring.key, expiring.expires_at
     rest = math.ceil(left / _DAY)
@@ -83,7 +83,7 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
         AlertKind.KEY_EXPIRY,
         summary,
         {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
-        level=max(days) + 1 - min(begun),
+        level=max(days) + 1 - min(reached),
         recovers=False,
         owner=expiring.email,
     )

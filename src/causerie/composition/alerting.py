@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from causerie.alerts.center import AlertCenter, AlertOptions, Receiver
-from causerie.alerts.channel import Channel
+from causerie.alerts.channel import NotificationChannel
 from causerie.alerts.condition import Condition
 from causerie.alerts.email import Email
 from causerie.alerts.error_rates import ErrorRates
@@ -139,7 +139,7 @@ class Alerting:
         except Exception:
             log.exception("alerts failed")
 
-    def _channel(self, name: str, to: str) -> Channel | None:
+    def _channel(self, name: str, to: str) -> NotificationChannel | None:
         """Return the channel of that name, as the settings in force have it."""
         settings, credentials = self._parts.settings, self._parts.credentials
         for webhook in settings.alerts.webhooks:

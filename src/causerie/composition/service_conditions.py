@@ -57,7 +57,7 @@ def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
     return Condition(
         f"provider:{name}",
         AlertKind.PROVIDER,
-        f"Provider {name} {what} and gets no requests ({reasons})",
+        f"Provider {name} {what} and gets no requests ({reasons.replace('_', ' ')})",
         {"provider": name, "targets": targets, "reason": reasons},
         level=2 if len(down) == all else 1,
     )

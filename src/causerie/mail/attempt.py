@@ -12,7 +12,7 @@ _FOR_GOOD = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LetterRefusal:
     """Why a letter was not sent, for operators: the server's words may name addresses.
 
     ``final``: the server refuses this address for good.
@@ -22,16 +22,16 @@ class Refusal:
     final: bool = False
 
 
-def attempt(server: MailServer, letter: Letter) -> Refusal | None:
+def attempt(server: MailServer, letter: Letter) -> LetterRefusal | None:
     """Hand a letter to the server, once; blocks. ``None``: the server took it."""
     try:
         send_now(server, letter)
     except smtplib.SMTPRecipientsRefused as failure:
         code, said = next(iter(failure.recipients.values()))
         words = f"the server refuses the address: {_said(code, said)}"
-        return Refusal(words, final=code >= _FOR_GOOD)
+        return LetterRefusal(words, final=code >= _FOR_GOOD)
     except (OSError, smtplib.SMTPException, ValueError) as failure:
-        return Refusal(_reason(failure))
+        return LetterRefusal(_reason(failure))
     return None
 
 
@@ -51,6 +51,8 @@ def _reason(failure: Exception) -> str:
             return "no answer in time"
         case smtplib.SMTPServerDisconnected():
             return "the server has closed the connection"
+        case OSError(strerror=str(words)):
+            return words.lower()
         case _:
             return str(failure) or type(failure).__name__
 
