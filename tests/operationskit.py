@@ -7,8 +7,8 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from edgekit import Statuses
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
+from causerie.alerts.condition import Condition
+from causerie.alerts.message import AlertKind
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
+from causerie.composition.alerting import alert_options
 from causerie.composition.distribution import Distribution
 from causerie.composition.entries import checked_with
 from causerie.composition.operations import LiveOperations
@@ -89,8 +92,25 @@ id = "a/m:free"
 [[catalog.endpoints]]
 provider = "south"
 model = "m"
+
+[mail]
+host = "127.0.0.1"
+port = 9
+tls = "off"
+sender = "causerie@example.org"
+
+[[alerts.webhooks]]
+name = "ops"
+url = "http://127.0.0.1:9/hook"
+secret = {{ command = ["echo", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="] }}
+
+[[alerts.emails]]
+name = "team"
+to = ["ops@example.org", "on-call@example.org"]
+kinds = ["provider", "error_rate"]
 """
 NOWHERE = "http://127.0.0.1:9/v1"
+HOOK = "http://127.0.0.1:9/hook"
 
 
 @dataclass
@@ -117,13 +137,14 @@ async def market(
     *,
     north: str = NOWHERE,
     south: str = NOWHERE,
+    hook: str = HOOK,
     text: str = MARKET,
     filed: bool = True,
     bounds: ProbeBounds = QUICK,
 ) -> AsyncIterator[Market]:
     """The market; ``filed``: the service knows its file and can read it anew."""
     file = folder / "causerie.toml"
-    file.write_text(text.format(north=north, south=south), encoding="utf-8")
+    file.write_text(text.format(north=north, south=south).replace(HOOK, hook), encoding="utf-8")
 
     def read(entries: Sequence[Entry] = (), text: str | None = None) -> Loaded:
         environ = {"XDG_CACHE_HOME": str(folder), "HOME": str(folder)}
@@ -251,3 +272,20 @@ def _raw(reply: ProbeReply) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} x", f"content-length: {len(reply.body)}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + reply.body
+
+
+async def alerted(made: Market) -> None:
+    """Gives a market alerts: one that holds, one that has no end, one that is over."""
+    center = made.service.alerting.center
+    options = replace(alert_options(made.service.settings), resolve=timedelta(0))
+    away = Condition("provider:north", AlertKind.PROVIDER, "Provider north fails (dns)")
+    await center.observe([away], options)
+    await center.deliver()
+    failing = "Provider south fails and gets no requests (upstream_timeout)"
+    used = "Project Search has used 81 % of its budget ($50 a month)"
+    holds = [
+        Condition("provider:south", AlertKind.PROVIDER, failing, level=2),
+        Condition("budget:project:prj_1", AlertKind.BUDGET, used, recovers=False),
+    ]
+    await center.observe(holds, options)
+    await center.deliver()

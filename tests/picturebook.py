@@ -230,6 +230,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",
         "providers": "/operator/providers",
+        "alerts": "/operator/alerts",
         "providers-of-a-model": "/operator/providers?model=a/m",
         "endpoint": "/operator/providers/north",
         "provider-quiet": "/operator/providers/south",

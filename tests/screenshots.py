@@ -20,7 +20,7 @@ from accountkit import World
 from browserkit import chromium
 from consolekit import console_of
 from marketkit import small_market
-from operationskit import lived, market, provider
+from operationskit import alerted, lived, market, provider
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
@@ -114,6 +114,7 @@ async def _scene() -> AsyncIterator[Scene]:
                 market(world, Path(folder), south=slow, filed=False, bounds=_PATIENT) as seen_to,
             ):
                 lived(seen_to)
+                await alerted(seen_to)
                 service_view.operations = seen_to.services
                 async with console_of(world, service_view=service_view, open_to_all=True) as place:
                     yield await furnished(place, service_view, team)

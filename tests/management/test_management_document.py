@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from causerie.management.alerts import AlertOperations
 from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
@@ -33,6 +34,7 @@ from causerie.management.projects import ProjectOperations
 from causerie.management.providers import ProviderOperations
 from causerie.management.route import AnyRoute
 from causerie.management.routes import (
+    alert_routes,
     configuration_routes,
     key_routes,
     people_routes,
@@ -55,6 +57,7 @@ def _routes() -> list[AnyRoute]:
         *usage_routes(UsageOperations(nobody, nobody)),
         *provider_routes(ProviderOperations(nobody)),
         *configuration_routes(ConfigurationOperations(nobody)),
+        *alert_routes(AlertOperations(nobody)),
     ]
 
 

@@ -137,6 +137,7 @@ ASKS: dict[Action, Ask] = {
     Action.CONFIGURATION_CHANGE: asking(
         "/configuration/entries", {"kind": "provider", "settings": {"known": "openai"}}
     ),
+    Action.ALERTS_TEST: asking("/alerts/channels/ops/test", {}),
 }
 OF_THE_SERVICE = {
     Action.USERS_SEE,
@@ -147,6 +148,7 @@ OF_THE_SERVICE = {
     Action.PROVIDERS_SEE,
     Action.PROVIDERS_PROBE,
     Action.CONFIGURATION_CHANGE,
+    Action.ALERTS_TEST,
 }
 
 

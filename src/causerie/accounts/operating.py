@@ -10,7 +10,7 @@ from causerie.accounts.rights import Action
 
 
 class Operating:
-    """Rights over providers, which are in no account."""
+    """Rights over providers and alerts, which are in no account."""
 
     def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
@@ -31,3 +31,20 @@ class Operating:
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.PROVIDERS_PROBE)
             await repositories.audit.add(entry(self._clock(), actor, action, provider, **details))
+
+    async def see_alerts(self, actor: Actor) -> None:
+        """Before alerts are shown; raises :class:`Forbidden`."""
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.SERVICE_SEE)
+
+    async def may_test_alerts(self, actor: Actor) -> None:
+        """Before a test is sent by a channel; raises :class:`Forbidden`."""
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.ALERTS_TEST)
+
+    async def note_alert_test(self, actor: Actor, channel: str, *, delivered: bool) -> None:
+        """Write down that a test was sent by a channel."""
+        outcome = "delivered" if delivered else "failed"
+        noted = entry(self._clock(), actor, "alerts.test", channel, outcome=outcome)
+        async with self._store.writing() as repositories:
+            await repositories.audit.add(noted)

@@ -203,6 +203,14 @@ class KeyRepository(Protocol):
         """Those that derive from this user and are not deleted, of one project or of all."""
         ...
 
+    async def budgeted(self) -> Sequence[ApiKey]:
+        """Those that are not deleted and have budgets."""
+        ...
+
+    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
+        """Those that are not deleted and expire then."""
+        ...
+
     async def counts(self) -> Sequence[tuple[str, str, int]]:
         """Count those that are not deleted, by project and person (empty: of nobody)."""
         ...

@@ -70,6 +70,7 @@ class Action(StrEnum):
     PROVIDERS_SEE = "providers.see"
     PROVIDERS_PROBE = "providers.probe"
     CONFIGURATION_CHANGE = "configuration.change"
+    ALERTS_TEST = "alerts.test"
 
 
 WORDS = {
@@ -102,10 +103,11 @@ WORDS = {
     Action.USERS_CHANGE: "disable and enable users, remove two-factor authentication, and "
     "appoint operators",
     Action.PROJECTS_CREATE: "create a project",
-    Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
+    Action.SERVICE_SEE: "see usage, requests, alerts and audit log of the whole service",
     Action.PROVIDERS_SEE: "see providers, their capabilities, and routing explanations",
     Action.PROVIDERS_PROBE: "probe providers and apply the results",
     Action.CONFIGURATION_CHANGE: "try, create, change and delete providers and aliases",
+    Action.ALERTS_TEST: "send a test by a channel of alerts",
 }
 
 _ = Extent.NO
@@ -146,6 +148,7 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.PROVIDERS_SEE: (X, _, _, _, _, _, _),
     Action.PROVIDERS_PROBE: (X, _, _, _, _, _, _),
     Action.CONFIGURATION_CHANGE: (X, _, _, _, _, _, _),
+    Action.ALERTS_TEST: (X, _, _, _, _, _, _),
 }
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {

@@ -26,6 +26,8 @@ from causerie.accounts.passwords import Passwords
 from causerie.accounts.recorder import Recorder
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.accounts.statement import Statements
+from causerie.accounts.watching import Watching
+from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.startup import CannotStart
 from causerie.edge.ownership import owned
 from causerie.errors import StoreUnavailable
@@ -33,6 +35,7 @@ from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.settings import StoreSettings
 from causerie.store.accounts import SqlStore
+from causerie.store.alerts import SqlAlertBook
 from causerie.store.database import Database
 from causerie.store.encryption import seal_secrets
 from causerie.store.key_file import key_of_file
@@ -52,6 +55,7 @@ class AccountBackend:
     free_days: FreeAllowances
     statements: Statements
     clock: Clock
+    conditions: AccountConditions
 
 
 @asynccontextmanager
@@ -93,7 +97,12 @@ async def account_backend(
         bookkeeping = Bookkeeping(ledger, budgets, recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         statements = Statements(sql, reader, _clock, free_days)
-        yield AccountBackend(accounts, key_cache, bookkeeping, free_days, statements, _clock)
+        conditions = AccountConditions(
+            SqlAlertBook(database), Watching(sql, accounts.usage, _clock), _clock
+        )
+        yield AccountBackend(
+            accounts, key_cache, bookkeeping, free_days, statements, _clock, conditions
+        )
 
 
 @asynccontextmanager

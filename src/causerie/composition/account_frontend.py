@@ -24,8 +24,10 @@ from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
+from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
+from causerie.composition.mail import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
@@ -35,7 +37,7 @@ from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
 from causerie.identity.provider import OidcProvider
-from causerie.mail.outbox import MailServer, Outbox
+from causerie.mail.outbox import Outbox
 from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.operations.examinations import Examinations
@@ -95,6 +97,11 @@ class AccountFrontend:
         """Return the reports for the bearer of a router's key."""
         return self._hosted.statements
 
+    @property
+    def conditions(self) -> AccountConditions:
+        """Return what looks after budgets and keys, for alerts."""
+        return self._hosted.conditions
+
     async def first_link(self) -> NewLink | None:
         """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
@@ -146,13 +153,8 @@ class AccountFrontend:
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:
     """Return the outbox for letters to people, if the settings name a server."""
-    if mail.host is None:
-        return None
-    return Outbox(
-        MailServer(
-            mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
-        )
-    )
+    server = mail_server(mail, password)
+    return None if server is None else Outbox(server)
 
 
 def _probes(settings: Settings) -> Path | None:

@@ -17,6 +17,7 @@ from causerie.accounts.bounds import UNBOUNDED
 from causerie.accounts.key_cache import admitted
 from causerie.accounts.keys import Grant, KeyState
 from causerie.accounts.people import Actor
+from causerie.composition.alert_desk import LiveAlerts
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
@@ -56,6 +57,7 @@ class LiveOperations:
         self._examinations = examinations
         self._clock = clock
         self.configuration = LiveConfiguration(parts, accounts.entries)
+        self.alerts = LiveAlerts(parts, accounts.operating)
 
     def doors(self) -> Sequence[str]:
         """The names of all doors, the usual one first."""

@@ -87,6 +87,8 @@ class Reloading:
         self._models = models
         self._turn = asyncio.Lock()
         self.address = ""
+        self.failed = False
+        """Whether the last reload left the settings as they were."""
 
     @property
     def file(self) -> Path | None:
@@ -121,6 +123,7 @@ class Reloading:
             except Exception as error:  # the true top: whatever it is, the service goes on
                 log.exception("reload failed")
                 outcome = ReloadOutcome(problems=(f"the reload failed: {type(error).__name__}",))
+        self.failed = not outcome.applied
         facts = {name: value for name, value in msgspec.structs.asdict(outcome).items() if value}
         if outcome.applied:
             log.info("configuration reloaded", **facts)

@@ -28,6 +28,7 @@ from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.renderers import Renderers
+from causerie.composition.alerting import Alerting
 from causerie.composition.catalog import offered
 from causerie.composition.distribution import Distribution, sharing
 from causerie.composition.front_page import FrontPage
@@ -131,6 +132,8 @@ async def service(
         running.replace(running.prepare(settings, credentials))
         if not is_worker(state):
             _ = await stack.enter_async_context(owned(running.watch()))
+            _ = await stack.enter_async_context(owned(running.alerting.watch()))
+            _ = await stack.enter_async_context(owned(running.alerting.deliver()))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
@@ -175,6 +178,7 @@ class RunningService:
         self.catalog = Catalog(())
         self.configuration: Reloading | None = None
         self.workers: WorkerPool | None = None
+        self.alerting = Alerting(self, front.conditions if front is not None else None)
 
     @property
     def edge(self) -> Edge:

@@ -12,6 +12,7 @@ from causerie.console.pages import (
     start,
     usage,
 )
+from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -174,8 +175,16 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{provider}/probe", providers.probe),
         PageRoute("POST", f"{provider}/probe/cancel", providers.cancel),
         PageRoute("POST", f"{provider}/probe/use", providers.use),
+        *_alerts(AlertsPages(operations.alerts)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
+    )
+
+
+def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
+    return (
+        PageRoute("GET", "/operator/alerts", alerts.show),
+        PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
     )
 
 

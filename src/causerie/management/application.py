@@ -13,6 +13,7 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.authorization import Clock
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
+from causerie.management.alerts import AlertOperations
 from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
@@ -23,6 +24,7 @@ from causerie.management.providers import ProviderOperations
 from causerie.management.reading import body_of, query_of
 from causerie.management.route import ID_PATTERN, ApiCall
 from causerie.management.routes import (
+    alert_routes,
     configuration_routes,
     key_routes,
     people_routes,
@@ -69,6 +71,7 @@ class Management:
             *usage_routes(UsageOperations(accounts, clock)),
             *provider_routes(ProviderOperations(operations)),
             *configuration_routes(ConfigurationOperations(operations.configuration)),
+            *alert_routes(AlertOperations(operations.alerts)),
         ]
         self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)
         self._document = _encode(document(self.routes))

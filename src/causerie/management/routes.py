@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import NoneType
 
+from causerie.management.alerts import AlertOperations
 from causerie.management.bodies import (
     BoundsBody,
     ChangeMember,
@@ -75,6 +76,7 @@ from causerie.management.views import (
     ProjectView,
     UserView,
 )
+from causerie.operations.alerts import AlertsView, ChannelTest
 from causerie.operations.configuring import EntryView
 from causerie.operations.explanation import RoutingExplanation
 from causerie.operations.trial import Trial
@@ -209,6 +211,16 @@ def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
               desk.delete, NoQuery, NoBody, NoneType),
         route("POST /providers/test", "Test a provider",
               desk.test, NoQuery, TestProvider, Trial),
+    ]
+
+
+def alert_routes(desk: AlertOperations) -> list[AnyRoute]:
+    """Return the operations on alerts, for operators."""
+    return [
+        route("GET /alerts", "Alerts, their channels and deliveries",
+              desk.see, NoQuery, NoBody, AlertsView),
+        route("POST /alerts/channels/{channel}/test", "Send a test by a channel",
+              desk.test, NoQuery, NoBody, ChannelTest),
     ]
 
 

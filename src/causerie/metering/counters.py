@@ -41,6 +41,7 @@ _TIMES = {
     "overhead": "Time to first token without the time spent at targets.",
 }
 _PLACE = ("door", "model")
+_FAILED = 500
 _TOGETHER = 128  # requests that are counted together
 _ENDED = ("door", "model", "status", "code", "finish", "stream")
 
@@ -149,6 +150,17 @@ class MetricsCounters:
             self._places[place.door, place.model].merge(place)
         for key, number in counts.refused:
             self._refused[key] = self._refused.get(key, 0) + number
+
+    def outcomes(self) -> Mapping[str, tuple[int, int]]:
+        """Return how many requests each model has had, and how many of them failed (5xx)."""
+        self._count()
+        found: dict[str, tuple[int, int]] = {}
+        for (_, model), place in self._places.items():
+            requests, failed = found.get(model, (0, 0))
+            requests += place.requests.total()
+            failed += sum(n for (status, *_), n in place.requests.items() if status >= _FAILED)
+            found[model] = (requests, failed)
+        return found
 
     def exposition(self) -> bytes:
         """Everything, in Prometheus' text format."""

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from causerie.accounts.people import Actor
+from causerie.operations.alerts import AlertDesk
 from causerie.operations.configuring import Configuring
 from causerie.operations.explanation import RoutingExplanation
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
@@ -33,6 +34,8 @@ class Operations(Protocol):
 
     @property
     def configuration(self) -> Configuring: ...
+    @property
+    def alerts(self) -> AlertDesk: ...
 
     def doors(self) -> Sequence[str]:
         """The names of all doors, the usual one first."""

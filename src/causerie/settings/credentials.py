@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from causerie.alerts.signature import secret_bytes
 from causerie.settings import environment
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.load import Loaded
@@ -21,7 +22,11 @@ from causerie.transport.address import Address
 _COMMAND_SECONDS = 20.0
 _MOST_BYTES = 64 * 1024
 _SHORTEST_KEY = 32
-_BY_SECTION = ("store", "models")  # other secrets are told apart by the names of their settings
+_BY_SECTION = (
+    "store",
+    "models",
+    "alerts",
+)  # other secrets are told apart by the names of their settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Credentials:
     """Keys of servers that others run, by the ids of our models."""
     mail: str | None = field(default=None, repr=False)
     """Password of the mail server."""
+    alerts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Secrets of webhooks, by their names."""
 
 
 NO_CREDENTIALS = Credentials()
@@ -56,7 +63,7 @@ def read_credentials(
     kinds = ("key", "proxy", "client_secret", "password", *_BY_SECTION)
     found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     problems: list[Problem] = []
-    for path, name, secret in (*_secrets(loaded), *_store_keys(loaded)):
+    for path, name, secret in (*_secrets(loaded), *_store_keys(loaded), *_webhooks(loaded)):
         if secret == Secret() or (secret.command is not None and not commands):
             continue  # that none names no place is a problem of the settings
         try:
@@ -75,6 +82,7 @@ def read_credentials(
         tuple(found["store"].values()),
         found["models"],
         found["password"].get("mail"),
+        found["alerts"],
     )
 
 
@@ -126,6 +134,8 @@ def _check(path: KeyPath, value: str) -> None:
     """Raises :class:`ValueError` for a secret that cannot be what it is for."""
     if path[-1] == "proxy":
         Address.parse(value)
+    if path[0] == "alerts":
+        secret_bytes(value)
     if path[0] == "store" and len(value) < _SHORTEST_KEY:
         raise ValueError(f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more")
 
@@ -133,6 +143,12 @@ def _check(path: KeyPath, value: str) -> None:
 def _store_keys(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
     for index, secret in enumerate(loaded.settings.store.secret_keys):
         yield ("store", "secret_keys", index), str(index), secret
+
+
+def _webhooks(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
+    for index, webhook in enumerate(loaded.settings.alerts.webhooks):
+        if webhook.secret is not None:
+            yield ("alerts", "webhooks", index, "secret"), webhook.name, webhook.secret
 
 
 def _of_file(file: Path) -> str:

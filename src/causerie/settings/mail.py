@@ -13,7 +13,7 @@ from causerie.settings.values import PLACES, KeyPlace, Text
 
 
 class Mail(Struct, frozen=True, kw_only=True):
-    """The SMTP server that verifies addresses of people who sign up."""
+    """The SMTP server for letters: to people who sign up, and about alerts."""
 
     host: Annotated[Text | None, Meta(description="Its name. Unset: no mail is sent.")] = None
     port: Annotated[int, Meta(ge=1, le=65535, description="Its port.")] = 587
@@ -37,13 +37,13 @@ class Mail(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def mail_rules(mail: Mail, address: str | None) -> Iterator[Broken]:
-    """Everything that is wrong with it; ``address`` is ``console.address``."""
+def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
+    """Everything that is wrong with it; the others are settings of ``console``."""
     if (wrong := wrong_certificates(mail.ca_file)) is not None:
         yield Broken(("mail", "ca_file"), wrong)
     if mail.host is not None and mail.sender is None:
         yield Broken(("mail", "sender"), "is missing; it is the address that mail comes from")
-    if mail.host is not None and address is None:
+    if mail.host is not None and sign_up and address is None:
         yield Broken(("mail", "host"), "needs `console.address`, which links in mail begin with")
     if (mail.user is None) != (mail.password is None):
         yield Broken(("mail", "user"), "and `password` go together; set both or none")

@@ -14,6 +14,7 @@ from causerie.chat.formats.registry import FORMATS
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.settings.alerts import alert_rules
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
@@ -43,7 +44,8 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
-    yield from mail_rules(settings.mail, settings.console.address)
+    yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
+    yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
     if settings.tracing.address is not None:
         instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from causerie.settings.alerts import Alerts, AlertWebhook
 from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
@@ -34,6 +35,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         store=_store(settings.store, folder, data),
         shared=_shared(settings.shared, folder),
         mail=_mail(settings.mail, folder),
+        alerts=_alerts(settings.alerts, folder),
         doors=tuple(
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
@@ -129,6 +131,20 @@ def _mail(mail: Mail, folder: Path) -> Mail:
     return msgspec.structs.replace(
         mail,
         password=_secret(secret, folder) if secret is not None else None,
+        ca_file=_absolute(trusted, folder) if trusted is not None else None,
+    )
+
+
+def _alerts(alerts: Alerts, folder: Path) -> Alerts:
+    webhooks = tuple(_webhook(each, folder) for each in alerts.webhooks)
+    return msgspec.structs.replace(alerts, webhooks=webhooks)
+
+
+def _webhook(webhook: AlertWebhook, folder: Path) -> AlertWebhook:
+    secret, trusted = webhook.secret, webhook.ca_file
+    return msgspec.structs.replace(
+        webhook,
+        secret=_secret(secret, folder) if secret is not None else None,
         ca_file=_absolute(trusted, folder) if trusted is not None else None,
     )
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
+from causerie.settings.alerts import Alerts
 from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.branding import BrandingSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
@@ -419,6 +420,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     console: ConsoleSettings = ConsoleSettings()
     branding: BrandingSettings = BrandingSettings()
     mail: Mail = Mail()
+    alerts: Alerts = Alerts()
     identity_providers: tuple[IdentityProvider, ...] = ()
     logging: LoggingSettings = LoggingSettings()
     metrics: Metrics = Metrics()

@@ -74,6 +74,16 @@ class SqlKeys:
             query = query.where(api_keys.c.project_id == project_id)
         return await self._found(query)
 
+    async def budgeted(self) -> Sequence[ApiKey]:
+        """Those that are not deleted and have budgets."""
+        owners = select(budgets.c.owner)
+        return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))
+
+    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
+        """Those that are not deleted and expire then."""
+        ends = api_keys.c.expires_at
+        return await self._found(_keys().where(ends > after, ends <= until))
+
     async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id

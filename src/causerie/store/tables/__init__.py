@@ -13,6 +13,7 @@ from causerie.store.tables.access import (
     key_secrets,
     limits,
 )
+from causerie.store.tables.alerts import alert_deliveries, alerts
 from causerie.store.tables.base import METADATA
 from causerie.store.tables.configuration import configuration_entries
 from causerie.store.tables.contents import recordings
@@ -39,6 +40,8 @@ from causerie.store.tables.usage import (
 
 __all__ = [
     "METADATA",
+    "alert_deliveries",
+    "alerts",
     "api_keys",
     "attempts",
     "audit",

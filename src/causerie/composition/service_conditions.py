@@ -1,0 +1,93 @@
+"""Conditions of the service that somebody should know: providers, error rates, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from causerie.alerts.condition import Condition
+from causerie.alerts.error_rates import ErrorRate
+from causerie.alerts.message import AlertKind
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.routing.target_state import TargetState
+from causerie.settings import Settings
+from causerie.settings.alerts import Alerts
+
+DATABASE_AWAY = Condition(
+    "job:database", AlertKind.JOB, "The database cannot be reached", {"job": "database"}
+)
+NOT_RELOADED = Condition(
+    "job:reload",
+    AlertKind.JOB,
+    "The changed configuration does not hold and is not in force; see `causerie check`",
+    {"job": "reload"},
+)
+WORKER_ENDED = Condition(
+    "job:workers", AlertKind.JOB, "A worker process ended and was replaced", {"job": "workers"}
+)
+
+
+def provider_conditions(
+    settings: Settings, target_states: Sequence[TargetState]
+) -> Iterator[Condition]:
+    """Yield one for each provider that gets no requests for some or all of its targets."""
+    providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
+    checked = {one.name for one in settings.providers if one.health.path}
+    by_provider: dict[str, list[TargetState]] = {}
+    for each in target_states:
+        if each.name in providers:
+            by_provider.setdefault(providers[each.name], []).append(each)
+    for name, every in sorted(by_provider.items()):
+        down = [each for each in every if _is_down(each, checked=name in checked)]
+        if down:
+            yield _provider(name, down, len(every))
+
+
+def _is_down(target: TargetState, *, checked: bool) -> bool:
+    """Return whether requests are kept from it.
+
+    Where the provider is not checked, only a request that it answers says that it is back.
+    """
+    return target.breaker.open and not (checked and target.breaker.state() == "half_open")
+
+
+def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
+    reasons = ", ".join(sorted({each.breaker.reason for each in down if each.breaker.reason}))
+    what = "fails" if len(down) == all else f"fails for {len(down)} of {all} targets"
+    targets = ", ".join(sorted(each.name for each in down)[:10])
+    return Condition(
+        f"provider:{name}",
+        AlertKind.PROVIDER,
+        f"Provider {name} {what} and gets no requests ({reasons.replace('_', ' ')})",
+        {"provider": name, "targets": targets, "reason": reasons},
+        level=2 if len(down) == all else 1,
+    )
+
+
+def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:
+    """Yield one for each model that fails too often."""
+    for model, rate in sorted(rates.items()):
+        if rate.requests >= alerts.error_requests and rate.percent >= alerts.error_percent:
+            yield Condition(
+                f"error_rate:{model}",
+                AlertKind.ERROR_RATE,
+                f"Model {model} fails: {rate.percent} % of {rate.requests} requests",
+                {
+                    "model": model,
+                    "percent": str(rate.percent),
+                    "requests": str(rate.requests),
+                    "failed": str(rate.failed),
+                    "window_seconds": f"{alerts.error_window_seconds:g}",
+                },
+            )
+
+
+def engine_conditions(engines: Sequence[EngineStatus]) -> Iterator[Condition]:
+    """Yield one for each engine that does not start or has ended."""
+    for each in engines:
+        if each.state is EngineState.FAILED:
+            yield Condition(
+                f"job:engine:{each.model}",
+                AlertKind.JOB,
+                f"The engine of model {each.model} has failed; a restart is scheduled",
+                {"job": "engine", "model": each.model},
+            )

@@ -1,0 +1,164 @@
+"""Settings of alerts: when somebody is notified, and by which channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+from causerie.settings.certificates import wrong_certificates
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.mail import Mail
+from causerie.settings.problems import Broken
+from causerie.settings.reach_rules import address_rules, secret_rules
+from causerie.settings.values import Count, DoorName, KeyPlace, Patience, Text, WebAddress
+
+AlertName = Literal["budget", "provider", "error_rate", "key_expiry", "job"]
+OWNERS = "owners"  # the channel of reminders to owners of keys
+_EVERY: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_expiry", "job")
+
+EmailAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s@<>,;]{1,64}@[^\s@<>,;]{1,255}\Z",
+        extra={"words": "an address like `ops@example.org`"},
+    ),
+]
+Percent = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class AlertWebhook(Struct, frozen=True, kw_only=True):
+    """An address that gets alerts as signed JSON, by the Standard Webhooks specification."""
+
+    name: Annotated[DoorName, Meta(description="Name of the channel.")]
+    url: Annotated[
+        WebAddress, Meta(description="Where alerts are posted; `https://`, but on this machine.")
+    ]
+    secret: Annotated[
+        KeyPlace | None,
+        Meta(
+            description="Where the secret for signatures is found: `whsec_` and 24 to 64 bytes "
+            "in base64."
+        ),
+    ] = None
+    allow_http: Annotated[
+        bool,
+        Meta(description="Whether `url` may begin with `http://` and name another machine."),
+    ] = False
+    ca_file: Annotated[
+        Text | None,
+        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+    ] = None
+    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
+        _EVERY
+    )
+
+
+class AlertEmail(Struct, frozen=True, kw_only=True):
+    """Addresses that get alerts as letters, by the server of `mail`."""
+
+    name: Annotated[DoorName, Meta(description="Name of the channel.")]
+    to: Annotated[
+        Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)],
+        Meta(description="Addresses; each gets a letter of its own."),
+    ]
+    kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
+        _EVERY
+    )
+
+
+class Alerts(Struct, frozen=True, kw_only=True):
+    """When channels are notified, and when an alert is over."""
+
+    webhooks: Annotated[tuple[AlertWebhook, ...], Meta(description="Channels by HTTP.")] = ()
+    emails: Annotated[tuple[AlertEmail, ...], Meta(description="Channels by e-mail.")] = ()
+    budget_percent: Annotated[
+        tuple[Percent, ...],
+        Meta(description="Shares of a budget whose use is notified, once in each period."),
+    ] = (50, 80, 100)
+    error_percent: Annotated[
+        Annotated[int, Meta(ge=1, le=100)],
+        Meta(description="Share of a model's requests that fail (status 500 and above)."),
+    ] = 20
+    error_window_seconds: Annotated[
+        Patience, Meta(description="How long a time that share is taken of.")
+    ] = 300.0
+    error_requests: Annotated[
+        Count, Meta(description="Fewer requests in that time say nothing.")
+    ] = 20
+    key_expiry_days: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=365)], ...],
+        Meta(description="Days before a key expires on which that is notified."),
+    ] = (14, 3, 1)
+    remind_owners: Annotated[
+        bool,
+        Meta(
+            description="Whether the person that a key belongs to gets a letter too, if `mail` is "
+            "set."
+        ),
+    ] = True
+    check_seconds: Annotated[
+        Patience, Meta(description="How often providers, error rates and jobs are looked at.")
+    ] = 15.0
+    accounts_seconds: Annotated[
+        Patience, Meta(description="How often budgets and keys are looked at.")
+    ] = 60.0
+    resolve_seconds: Annotated[
+        Patience, Meta(description="An alert is over after so long a time without its cause.")
+    ] = 60.0
+    quiet_seconds: Annotated[
+        Patience, Meta(description="An alert that is over does not come again within this time.")
+    ] = 300.0
+    messages_per_hour: Annotated[
+        Count, Meta(description="Most messages to one receiver in an hour; others are dropped.")
+    ] = 60
+
+
+def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
+    """Everything that is wrong with it."""
+    yield from _names(alerts)
+    for index, webhook in enumerate(alerts.webhooks):
+        yield from _webhook(("alerts", "webhooks", index), webhook)
+    if alerts.emails and mail.host is None:
+        yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
+
+
+def _names(alerts: Alerts) -> Iterator[Broken]:
+    taken: dict[str, KeyPath] = {}
+    groups: Sequence[tuple[str, Sequence[AlertWebhook | AlertEmail]]] = (
+        ("webhooks", alerts.webhooks),
+        ("emails", alerts.emails),
+    )
+    for group, channels in groups:
+        for index, channel in enumerate(channels):
+            at: KeyPath = ("alerts", group, index, "name")
+            other = taken.setdefault(channel.name, at)
+            if other is not at:
+                yield Broken(at, f'"{channel.name}" is taken; names are unique', other)
+            if channel.name == OWNERS:
+                yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
+
+
+def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
+    base = webhook.url.partition("?")[0]
+    yield from address_rules((*at, "url"), base, "sign with `secret` instead")
+    if webhook.secret is None:
+        yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
+    else:
+        yield from secret_rules((*at, "secret"), webhook.secret)
+    if (wrong := wrong_certificates(webhook.ca_file)) is not None:
+        yield Broken((*at, "ca_file"), wrong)
+    host = urlsplit(base).hostname or ""
+    if base.startswith("http://") and not webhook.allow_http and not _is_here(host):
+        words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
+        yield Broken((*at, "url"), f"{words}`allow_http = true`")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

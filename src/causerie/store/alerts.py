@@ -1,0 +1,159 @@
+"""The book of alerts in the database: of several processes, the one whose row it was decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.alerts.book import Delivery, DeliveryState, StoredAlert
+from causerie.alerts.condition import Condition
+from causerie.alerts.message import AlertKind
+from causerie.store.database import Database
+from causerie.store.repositories.rows import row_of, upsert
+from causerie.store.tables import alert_deliveries, alerts
+
+
+class SqlAlertBook:
+    """Alerts and deliveries of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def alerts(self) -> Sequence[StoredAlert]:
+        """All that are kept, newest first."""
+        query = select(alerts).order_by(alerts.c.since.desc(), alerts.c.key)
+        async with self._database.reading() as connection:
+            return [_alert(row) for row in (await connection.execute(query)).mappings()]
+
+    async def fire(
+        self,
+        condition: Condition,
+        deliveries: Sequence[Delivery],
+        now: datetime,
+        quiet_since: datetime,
+    ) -> bool:
+        """Keep an alert of a level that was not reached yet, with its deliveries."""
+        alert = StoredAlert(
+            key=condition.key,
+            kind=condition.kind,
+            summary=condition.summary,
+            details=condition.details,
+            level=condition.level,
+            recovers=condition.recovers,
+            since=now,
+            seen_at=now,
+        )
+        values = row_of(alerts, alert)
+        insert = sqlite.insert if self._database.sqlite else postgresql.insert
+        over = alerts.c.resolved_at
+        statement = (
+            insert(alerts)
+            .values(values)
+            .on_conflict_do_update(
+                index_elements=["key"],
+                set_={name: value for name, value in values.items() if name != "key"},
+                where=(alerts.c.level < alert.level) & or_(over.is_(None), over <= quiet_since),
+            )
+        )
+        async with self._database.writing() as connection:
+            first = await connection.scalar(statement.returning(alerts.c.key))
+            if first is not None:
+                await _add(connection, deliveries)
+        return first is not None
+
+    async def seen(self, keys: Sequence[str], now: datetime) -> None:
+        """These hold still."""
+        if not keys:
+            return
+        async with self._database.writing() as connection:
+            for key in keys:
+                await connection.execute(
+                    alerts.update().where(alerts.c.key == key).values(seen_at=now)
+                )
+
+    async def resolve(
+        self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
+    ) -> bool:
+        """End an alert that nobody has seen since."""
+        where = (alerts.c.key == key) & (alerts.c.level > 0) & (alerts.c.seen_at <= unseen_since)
+        statement = alerts.update().where(where).values(level=0, resolved_at=now)
+        async with self._database.writing() as connection:
+            first = (await connection.execute(statement)).rowcount == 1
+            if first:
+                await _add(connection, deliveries)
+        return first
+
+    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
+        """Count the deliveries since, by channel and address."""
+        table = alert_deliveries
+        query = (
+            select(table.c.channel, table.c.to, func.count())
+            .where(table.c.at >= since, table.c.state != DeliveryState.DROPPED)
+            .group_by(table.c.channel, table.c.to)
+        )
+        async with self._database.reading() as connection:
+            found = await connection.execute(query)
+        return {(channel, to): count for channel, to, count in found}
+
+    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
+        """Take up to so many that are due."""
+        table = alert_deliveries
+        query = select(table).where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        async with self._database.reading() as connection:
+            due = [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        if not due:
+            return ()
+        taken = []
+        async with self._database.writing() as connection:
+            for each in due:
+                mine = replace(each, next_at=until, attempts=each.attempts + 1)
+                where = (table.c.id == each.id) & (table.c.next_at == each.next_at)
+                values = {"next_at": mine.next_at, "attempts": mine.attempts}
+                done = await connection.execute(table.update().where(where).values(values))
+                if done.rowcount == 1:
+                    taken.append(mine)
+        return taken
+
+    async def settle(self, delivery: Delivery) -> None:
+        """Keep the state of a delivery."""
+        async with self._database.writing() as connection:
+            await upsert(connection, alert_deliveries, row_of(alert_deliveries, delivery))
+
+    async def deliveries(self, most: int) -> Sequence[Delivery]:
+        """Return the newest."""
+        table = alert_deliveries
+        query = select(table).order_by(table.c.at.desc(), table.c.id).limit(most)
+        async with self._database.reading() as connection:
+            return [_delivery(row) for row in (await connection.execute(query)).mappings()]
+
+    async def forget(self, before: datetime) -> None:
+        """Remove what has ended and what was not seen since."""
+        table = alert_deliveries
+        async with self._database.writing() as connection:
+            await connection.execute(alerts.delete().where(alerts.c.seen_at < before))
+            await connection.execute(
+                table.delete().where(table.c.at < before, table.c.next_at.is_(None))
+            )
+
+
+async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
+    if deliveries:
+        rows = [row_of(alert_deliveries, each) for each in deliveries]
+        await connection.execute(alert_deliveries.insert(), rows)
+
+
+def _alert(row: RowMapping) -> StoredAlert:
+    values: dict[str, Any] = dict(row) | {"kind": AlertKind(row["kind"])}
+    return StoredAlert(**values)
+
+
+def _delivery(row: RowMapping) -> Delivery:
+    values: dict[str, Any] = dict(row)
+    values |= {"kind": AlertKind(row["kind"]), "state": DeliveryState(row["state"])}
+    return Delivery(**values)

@@ -1,0 +1,235 @@
+"""Alerts of a whole service: who is told of budgets, keys, providers, errors and jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from accountkit import World
+from hostedkit import Office, office
+from openai import AsyncOpenAI
+from service import Service, free_port, serving
+from smtpserver import Mailbox, smtp
+from webhookreceiver import SECRET, Receiver, webhook_receiver
+
+from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
+from causerie.accounts.issuing import KeyDraft
+from causerie.accounts.people import SYSTEM, User, actor_of
+from causerie.accounts.watching import Watching
+from causerie.alerts.error_rates import ErrorRate, ErrorRates
+from causerie.alerts.memory_book import MemoryBook
+from causerie.composition.account_conditions import AccountConditions
+from causerie.composition.service_conditions import error_conditions
+from causerie.settings.alerts import Alerts
+
+CONFIG = """
+[store]
+folder = "data"
+
+[[doors]]
+name = "hosted"
+kind = "hosted"
+
+[[models]]
+id = "small"
+engine = "fake"
+
+[[providers]]
+name = "north"
+base_url = "http://127.0.0.1:{port}/v1"
+health = {{ interval_seconds = 0.2 }}
+
+[[aliases]]
+id = "far"
+targets = [{{ provider = "north", model = "m" }}]
+
+[mail]
+host = "127.0.0.1"
+port = {smtp}
+tls = "off"
+sender = "causerie@example.org"
+
+[alerts]
+check_seconds = 0.1
+accounts_seconds = 0.2
+resolve_seconds = 0.5
+quiet_seconds = 0.1
+error_requests = 3
+
+[[alerts.webhooks]]
+name = "ops"
+url = "{hook}"
+secret = {{ command = ["echo", "{secret}"] }}
+
+[[alerts.emails]]
+name = "team"
+to = ["team@example.org"]
+kinds = ["provider"]
+"""
+HOURS = timedelta(hours=1)
+
+
+@dataclass
+class Heard:
+    """What came to the webhook, by types; each is awaited once."""
+
+    hook: Receiver
+    early: list[dict[str, Any]] = field(default_factory=list)
+
+    async def of(self, kind: str) -> dict[str, Any]:
+        """The data of the next message of this type."""
+        for body in self.early:
+            if body["type"] == kind:
+                self.early.remove(body)
+                return dict(body["data"])
+        while (body := (await self.hook.next()).body)["type"] != kind:
+            self.early.append(body)
+        return dict(body["data"])
+
+
+async def person_with_key(office: Office) -> tuple[User, str, str]:
+    """A person whose key expires soon and has a budget in tokens; the key's id and secret."""
+    ada = await office.accounts.users.create(
+        SYSTEM, email="ada@example.org", name="Ada", password=None, operator=False
+    )
+    project = await office.accounts.projects.create(SYSTEM, "Search", owner=ada.id)
+    budget = Budget(Decimal(10), BudgetPeriod.MONTH, Unit.TOKENS)
+    draft = KeyDraft(
+        "ci",
+        expires_at=datetime.now(UTC) + 40 * HOURS,
+        bounds=LimitsAndBudgets(budgets=(budget,)),
+    )
+    made = await office.accounts.keys.create(actor_of(ada), project.id, draft)
+    return ada, made.key.id, made.credential
+
+
+async def ask(service: Service, key: str, model: str) -> None:
+    client = AsyncOpenAI(api_key=key, base_url=f"{service.root}/hosted/v1", max_retries=0)
+    async with client:
+        await client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": "Good day."}], max_tokens=20
+        )
+
+
+async def provider(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A provider that has no models, and says so."""
+    await reader.readuntil(b"\r\n\r\n")
+    body = b'{"object": "list", "data": []}'
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n")
+    writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+    await writer.drain()
+    writer.close()
+
+
+async def test_who_is_told_of_what(tmp_path: Path) -> None:
+    port = free_port()
+    async with webhook_receiver() as hook, smtp() as box:
+        text = CONFIG.format(port=port, smtp=box.port, hook=hook.url, secret=SECRET)
+        with serving(tmp_path, text) as service:
+            heard = Heard(hook)
+            first = await heard.of("provider.firing")
+            assert "Provider north fails and gets no requests" in first["summary"]
+            assert (first["provider"], first["targets"]) == ("north", "north/m")
+            async with office(tmp_path / "data") as outside:
+                await told_of_accounts(service, outside, heard, box)
+            await told_of_the_configuration(service, text, heard)
+            server = await asyncio.start_server(provider, "127.0.0.1", port)
+            async with server:
+                assert (await heard.of("provider.resolved"))["provider"] == "north"
+            await told_team(box)
+            assert hook.wrong == []
+        log = service.log.read_text()
+        for secret in (SECRET, "ada@example.org", "team@example.org", "hook?team"):
+            assert secret not in log
+
+
+async def told_of_accounts(service: Service, office: Office, heard: Heard, box: Mailbox) -> None:
+    ada, key, secret = await person_with_key(office)
+    expiry = await heard.of("key_expiry.firing")
+    assert expiry["owner"] == f"key:{key}"
+    assert expiry["summary"] == f'Key "ci" ({key}) of project Search expires in 2 days'
+    await letter_to(box, ada.email, "expires in 2 days")
+    for _ in range(3):
+        with pytest.raises(openai.InternalServerError):
+            await ask(service, secret, "far")
+    rate = await heard.of("error_rate.firing")
+    assert (rate["model"], rate["percent"]) == ("far", "100")
+    await ask(service, secret, "small")
+    budget = await heard.of("budget.firing")
+    assert budget["owner"] == f"key:{key}"
+    assert int(budget["percent"]) >= int(budget["threshold"]) >= 50
+    assert secret not in str(budget)
+
+
+async def told_of_the_configuration(service: Service, text: str, heard: Heard) -> None:
+    file = service.log.parent / "causerie.toml"
+    file.write_text(text + "\n[nonsense]\n")
+    service.process.send_signal(signal.SIGHUP)
+    assert "causerie check" in (await heard.of("job.firing"))["summary"]
+    file.write_text(text)
+    service.process.send_signal(signal.SIGHUP)
+    assert (await heard.of("job.resolved"))["job"] == "reload"
+
+
+async def letter_to(box: Mailbox, address: str, words: str) -> None:
+    while (letter := await box.letter())["To"] != address:
+        box.letters.put_nowait(letter)
+        await asyncio.sleep(0)
+    assert words in letter["Subject"]
+
+
+async def told_team(box: Mailbox) -> None:
+    """Of the provider alone, since the channel is for nothing else."""
+    subjects: list[str] = []
+    while len(subjects) < 2:
+        letter = await box.letter()
+        assert letter["To"] == "team@example.org"
+        subjects.append(letter["Subject"].strip())
+    assert subjects[0].startswith("[Causerie] Provider north fails")
+    assert subjects[1].startswith("[Causerie] Resolved: Provider north")
+
+
+async def found(world: World) -> Sequence[tuple[str, int, str]]:
+    """Levels, owners and words of conditions of accounts."""
+    watching = Watching(world.store, world.usage, world.clock)
+    conditions = AccountConditions(MemoryBook(), watching, world.clock)
+    return [(each.summary, each.level, each.owner) for each in await conditions.look(Alerts())]
+
+
+async def test_a_key_is_told_of_as_its_end_comes_near(lite: World) -> None:
+    ada = await lite.person("ada")
+    project = await lite.project(owner=ada)
+    draft = KeyDraft("ci", expires_at=lite.now + 20 * 24 * HOURS)
+    key = (await lite.keys.create(actor_of(ada), project.id, draft)).key
+    said = []
+    for days in (0, 7, 11, 1.5, 1):
+        lite.later(days=days)
+        said += [
+            (words.partition("expires")[2], level, to) for words, level, to in await found(lite)
+        ]
+    to = "ada@example.org"
+    assert said == [
+        *((" in 13 days", 1, to), (" in 2 days", 12, to), (" in a day or less", 14, to)),
+    ]
+    await lite.keys.delete(actor_of(ada), key.id)
+    assert await found(lite) == []
+
+
+def test_the_rate_of_errors_is_that_of_the_window() -> None:
+    rates = ErrorRates()
+    assert rates.look({"m": (100, 50)}, 0, 60) == {"m": ErrorRate(0, 0)}
+    assert rates.look({"m": (110, 55), "n": (4, 4)}, 30, 60)["m"] == ErrorRate(10, 5)
+    assert rates.look({"m": (110, 55)}, 75, 60)["m"] == ErrorRate(10, 5)
+    assert rates.look({"m": (150, 56)}, 100, 60)["m"] == ErrorRate(40, 1)
+    few, many = ErrorRate(19, 19), ErrorRate(20, 4)
+    assert [*error_conditions(Alerts(), {"m": few, "n": ErrorRate(100, 19)})] == []
+    [condition] = error_conditions(Alerts(), {"m": many})
+    assert condition.summary == "Model m fails: 20 % of 20 requests"
