@@ -19,6 +19,7 @@ from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
+from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
@@ -69,6 +70,7 @@ class World:
         self.recordings = Recordings(self.store, self.clock)
         self.attempts = Attempts(self.store, self.clock)
         self.operating = Operating(self.store, self.clock)
+        self.person_bounds = PersonBounds(self.store, SqlUsageReader(self.database), self.clock)
         self.summaries = Summaries(self.store, self.usage, self.clock)
 
     def clock(self) -> datetime:
@@ -132,6 +134,7 @@ def accounts_of(world: World) -> Accounts:
         world.operating,
         world.summaries,
         Entries(world.store, world.clock),
+        world.person_bounds,
     )
 
 

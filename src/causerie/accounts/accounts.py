@@ -11,6 +11,7 @@ from causerie.accounts.entries import Entries
 from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
+from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
@@ -40,6 +41,7 @@ class Accounts:
     operating: Operating
     summaries: Summaries
     entries: Entries
+    person_bounds: PersonBounds
 
     @property
     def arrivals(self) -> SsoProvisioning:
@@ -66,4 +68,5 @@ class Accounts:
             operating=Operating(store, clock),
             summaries=Summaries(store, usage, clock),
             entries=Entries(store, clock),
+            person_bounds=PersonBounds(store, reader, clock),
         )
