@@ -15,6 +15,7 @@ from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.encryption import Cipher
 from causerie.accounts.entries import Entries
+from causerie.accounts.group_memberships import GroupMemberships
 from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -62,7 +63,8 @@ class World:
         self.sign_ups = SignUps(self.store, self.clock)
         self.profile = OwnAccount(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)
-        self.arrivals = SsoProvisioning(self.users, self.sign_in)
+        self.groups = GroupMemberships(self.store, self.clock)
+        self.arrivals = SsoProvisioning(self.users, self.sign_in, self.groups)
         self.projects = Projects(self.store, self.clock)
         self.keys = KeyIssuing(self.store, self.clock)
         self.usage = UsageReports(self.store, SqlUsageReader(self.database))
@@ -135,6 +137,7 @@ def accounts_of(world: World) -> Accounts:
         world.summaries,
         Entries(world.store, world.clock),
         world.person_bounds,
+        world.groups,
     )
 
 

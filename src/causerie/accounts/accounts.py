@@ -8,6 +8,7 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.authorization import Clock
 from causerie.accounts.credits import Credits
 from causerie.accounts.entries import Entries
+from causerie.accounts.group_memberships import GroupMemberships
 from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
@@ -42,11 +43,12 @@ class Accounts:
     summaries: Summaries
     entries: Entries
     person_bounds: PersonBounds
+    group_memberships: GroupMemberships
 
     @property
     def arrivals(self) -> SsoProvisioning:
         """The way in with an identity of another provider."""
-        return SsoProvisioning(self.users, self.sign_in)
+        return SsoProvisioning(self.users, self.sign_in, self.group_memberships)
 
     @staticmethod
     def over(
@@ -69,4 +71,5 @@ class Accounts:
             summaries=Summaries(store, usage, clock),
             entries=Entries(store, clock),
             person_bounds=PersonBounds(store, reader, clock),
+            group_memberships=GroupMemberships(store, clock),
         )
