@@ -199,7 +199,8 @@ async def test_foreign_keys_hold(database: Database) -> None:
         async with database.writing() as connection:
             await connection.execute(
                 text(
-                    "INSERT INTO memberships (project_id, user_id, role, since) VALUES ('prj_none', 'usr_none', 'owner', 1)"
+                    "INSERT INTO memberships (project_id, user_id, role, since) "
+                    "VALUES ('prj_none', 'usr_none', 'owner', 1)"
                 )
             )
 

@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """What the members of a group get: a role in a project, or that of an operator."""
+    """Grant to the members of a group: a role in a project, or that of an operator."""
 
     group: str
     project: str = ""

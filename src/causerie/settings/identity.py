@@ -24,7 +24,7 @@ Domain = Annotated[
 
 
 class IdentityGroup(Struct, frozen=True, kw_only=True):
-    """What the members of a group of the identity provider get at each sign-in."""
+    """Grant to the members of a group of the identity provider, at each sign-in."""
 
     group: Annotated[Text, Meta(description="Its name, or id, as the claim has it.")]
     project: Annotated[
