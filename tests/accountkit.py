@@ -15,10 +15,12 @@ from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.encryption import Cipher
 from causerie.accounts.entries import Entries
+from causerie.accounts.group_memberships import GroupMemberships
 from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
+from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
@@ -61,7 +63,8 @@ class World:
         self.sign_ups = SignUps(self.store, self.clock)
         self.profile = OwnAccount(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)
-        self.arrivals = SsoProvisioning(self.users, self.sign_in)
+        self.groups = GroupMemberships(self.store, self.clock)
+        self.arrivals = SsoProvisioning(self.users, self.sign_in, self.groups)
         self.projects = Projects(self.store, self.clock)
         self.keys = KeyIssuing(self.store, self.clock)
         self.usage = UsageReports(self.store, SqlUsageReader(self.database))
@@ -69,6 +72,7 @@ class World:
         self.recordings = Recordings(self.store, self.clock)
         self.attempts = Attempts(self.store, self.clock)
         self.operating = Operating(self.store, self.clock)
+        self.person_bounds = PersonBounds(self.store, SqlUsageReader(self.database), self.clock)
         self.summaries = Summaries(self.store, self.usage, self.clock)
 
     def clock(self) -> datetime:
@@ -132,6 +136,8 @@ def accounts_of(world: World) -> Accounts:
         world.operating,
         world.summaries,
         Entries(world.store, world.clock),
+        world.person_bounds,
+        world.groups,
     )
 
 

@@ -122,6 +122,9 @@ async def _keys(world: World, team: Team) -> str:
             ),
         ),
     )
+    for person in (owner, team.member):
+        bounds = LimitsAndBudgets((Limit("", 120),), (Budget(Decimal(25)),))
+        await world.person_bounds.set(SYSTEM, person.id, bounds)
     await world.projects.invite(actor_of(owner), project.id, Role.MEMBER, email="new@example.org")
     await world.users.invite(SYSTEM, email="someone@example.org")
     made = await world.key(
@@ -222,10 +225,12 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator": "/operator",
         "operator-users": "/operator/users",
         "operator-invite": "/operator/invite",
+        "operator-user-bounds": f"{people}/bounds",
         "operator-factor": f"{people}/factor/remove",
         "operator-disable": f"{people}/disable",
         "operator-projects": "/operator/projects",
         "operator-new-project": "/operator/projects/new",
+        "operator-usage-person": f"/operator/usage?by=project&user={scene.team.owner.id}",
         "operator-usage": "/operator/usage?range=30d&by=project",
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",

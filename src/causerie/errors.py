@@ -157,7 +157,7 @@ class Unauthenticated(ServiceError):
 
 
 class OverBudget(ServiceError):
-    """The budget of the key or project is spent."""
+    """The budget of the key, person or project is spent."""
 
     status = 402
     type = "billing_error"

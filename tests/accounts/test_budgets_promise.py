@@ -57,7 +57,7 @@ class Told:
 
 
 class Promise(RuleBasedStateMachine):
-    """A key with a budget of money and a project with one of tokens, each for a day."""
+    """A key with a budget of money, its person and a project with one of tokens, each for a day."""
 
     server: ValkeyServer | None = None
 
@@ -70,7 +70,7 @@ class Promise(RuleBasedStateMachine):
         self.running: list[Running] = []
         self.unwritten: list[tuple[int, int, int]] = []  # day, cost, tokens
         self.today = 0
-        self.days: dict[int, tuple[Told, Told]] = {}
+        self.days: dict[int, tuple[Told, Told, Told]] = {}
         self.written = (0, 0)
 
     def teardown(self) -> None:
@@ -79,16 +79,18 @@ class Promise(RuleBasedStateMachine):
 
     @initialize(
         money=st.integers(0, 200),
+        person=st.integers(0, 300),
         tokens=st.integers(0, 300),
         large=st.booleans(),
         processes=st.integers(1, 3),
     )
-    def begin(self, money: int, tokens: int, large: bool, processes: int) -> None:
+    def begin(self, money: int, person: int, tokens: int, large: bool, processes: int) -> None:
         """``large``: nearly all of the largest budget is spent, and so much is left of it."""
-        self.limits = MOST if large else money, tokens
+        self.limits = MOST if large else money, person, tokens
         self.before = MOST - money if large else 0
         self.claims = [
             Claim("key:ck_a", (Budget(billionth(self.limits[0]), BudgetPeriod.DAY),)),
+            Claim("user:usr_a", (Budget(Decimal(person), BudgetPeriod.DAY, Unit.TOKENS),)),
             Claim("project:p", (Budget(Decimal(tokens), BudgetPeriod.DAY, Unit.TOKENS),)),
         ]
         self._new_day()
@@ -100,8 +102,8 @@ class Promise(RuleBasedStateMachine):
         self.processes = [await place.budgets(self.books, options) for _ in range(processes)]
 
     def _new_day(self) -> None:
-        money, tokens = self.limits
-        self.days[self.today] = Told(money, self.before), Told(tokens)
+        money, person, tokens = self.limits
+        self.days[self.today] = Told(money, self.before), Told(person), Told(tokens)
         self.written = self.before, 0
         self._write()
 
@@ -112,7 +114,7 @@ class Promise(RuleBasedStateMachine):
                 self.written = self.written[0] + cost, self.written[1] + tokens
         self.unwritten.clear()
         spent = Spent(billionth(self.written[0]), self.written[1])
-        self.books.known = {"key:ck_a": spent, "project:p": spent}
+        self.books.known = dict.fromkeys(("key:ck_a", "user:usr_a", "project:p"), spent)
 
     async def _told(self) -> None:
         """Wait until amounts given back in the background are there: an answer comes after them."""
@@ -126,18 +128,20 @@ class Promise(RuleBasedStateMachine):
     def _fits(self, cost: int, tokens: int) -> bool:
         return all(
             not estimate or told.spent + told.held < told.amount
-            for told, estimate in zip(self.days[self.today], (cost, tokens), strict=True)
+            for told, estimate in zip(self.days[self.today], (cost, tokens, tokens), strict=True)
         )
 
     def _let_in(self, cost: int, tokens: int, reservation: Reservation) -> None:
         self.running.append(Running(reservation, self.today, cost, tokens))
-        for told, estimate in zip(self.days[self.today], (cost, tokens), strict=True):
+        for told, estimate in zip(self.days[self.today], (cost, tokens, tokens), strict=True):
             told.held += estimate
             told.largest = max(told.largest, estimate)
 
     def _ended(self, number: int) -> Running:
         one = self.running.pop(number % len(self.running))
-        for told, estimate in zip(self.days[one.day], (one.cost, one.tokens), strict=True):
+        for told, estimate in zip(
+            self.days[one.day], (one.cost, one.tokens, one.tokens), strict=True
+        ):
             told.held -= estimate
         return one
 
@@ -198,7 +202,10 @@ class Promise(RuleBasedStateMachine):
     def finish(self, number: int, cost: int, tokens: int) -> None:
         one = self._ended(number)
         for told, used, estimate in zip(
-            self.days[one.day], (cost, tokens), (one.cost, one.tokens), strict=True
+            self.days[one.day],
+            (cost, tokens, tokens),
+            (one.cost, one.tokens, one.tokens),
+            strict=True,
         ):
             told.spent += used
             told.beyond += max(used - estimate, 0)

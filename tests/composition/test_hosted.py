@@ -19,8 +19,9 @@ from service import Service, serving
 from waiting import eventually
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.accounts.issuing import KeyDraft
 from causerie.accounts.keys import Purpose
-from causerie.accounts.people import SYSTEM
+from causerie.accounts.people import SYSTEM, actor_of
 from causerie.accounts.usage import By, Step, UsageQuery
 from causerie.metering.ledger import UsageRecord
 from causerie.store.columns import microseconds
@@ -192,6 +193,32 @@ async def test_many_at_once_do_not_pass_a_budget_together(service_view: ServiceV
     records = await service_view.recorded(made.key.id, 20)
     used = sum(one.prompt + one.completion for one in records if one.status == 200)
     assert used < 200 + 150  # the estimate of the one that crosses the line
+
+
+async def test_a_persons_budget_holds_over_keys_of_several_projects(
+    service_view: ServiceView,
+) -> None:
+    """Two keys in two projects, at once: together they spend what one key could."""
+    accounts = service_view.office.accounts
+    mira = await accounts.users.create(SYSTEM, email="mira@example.org", name="Mira", password=None)
+    budget = Budget(Decimal(200), unit=Unit.TOKENS)
+    await accounts.person_bounds.set(SYSTEM, mira.id, LimitsAndBudgets(budgets=(budget,)))
+    made = []
+    for name in ("Atlas", "Zephyr"):
+        project = await accounts.projects.create(SYSTEM, name, owner=mira.id)
+        made.append(await accounts.keys.create(actor_of(mira), project.id, KeyDraft(name)))
+    async with (
+        service_view.client(made[0].credential) as one,
+        service_view.client(made[1].credential) as other,
+    ):
+        asked = (say(client) for client in [one, other] * 10)
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, openai.APIStatusError)]
+    assert {(each.status_code, each.code) for each in refused} == {(402, "insufficient_budget")}
+    assert all("The budget of this user, 200 tokens a month" in str(each) for each in refused)
+    found = [await service_view.recorded(each.key.id, 10) for each in made]
+    used = [one for each in found for one in each if one.status == 200]
+    assert 0 < sum(one.prompt + one.completion for one in used) < 200 + 150
 
 
 async def test_a_client_that_leaves_is_charged_for_what_was_made(service_view: ServiceView) -> None:

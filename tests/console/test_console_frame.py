@@ -195,7 +195,7 @@ async def test_what_comes_back_has_changed_nothing_and_is_no_secret(place: Place
 
     before = await said()
     for route in (each for each in routes(place.service_view) if each.kept):
-        path = route.path.format(project=project.id, key=key.id)
+        path = route.path.format(project=project.id, key=key.id, user=user.id)
         page = await visitor.post(path, fields)
         assert (route.method, page.status) == ("POST", 403), path
         assert "nothing was changed yet" in page.text, path

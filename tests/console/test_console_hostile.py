@@ -47,6 +47,7 @@ def _paths(project_id: str, key_id: str, user_id: str) -> list[str]:
         *(f"{key}/delete", member, f"{member}/remove", "/operator", "/operator/users"),
         *("/operator/projects", "/operator/projects/new", "/operator/audit", "/profile"),
         f"/operator/users/{user_id}/disable",
+        f"/operator/users/{user_id}/bounds",
         f"/operator/users/{user_id}/factor/remove",
     ]
 

@@ -7,11 +7,13 @@ from decimal import Decimal
 
 from accountkit import PASSWORD
 from consolekit import Place
+from ledgerkit import record
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.store.usage import SqlUsage
 
 
 async def test_somebody_is_invited_and_their_role_changed(place: Place) -> None:
@@ -74,6 +76,37 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     assert "$100.00" in page.text
     assert "60 requests / min" in page.text
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
+
+
+async def test_an_operator_sets_the_bounds_of_a_person_who_sees_them(place: Place) -> None:
+    ada, operator = await place.world.person("ada"), await place.world.person(operator=True)
+    project, other = await place.world.project(owner=ada), await place.world.project(owner=ada)
+    at = int(place.world.now.timestamp()) * 1_000_000
+    spent = [
+        record(project=each.id, user=ada.id, at=at, cost=Decimal("1.25"))
+        for each in (project, other)
+    ]
+    await SqlUsage(place.world.database).append(spent)
+    visitor, here = await place.visitor_of(operator), f"/operator/users/{ada.id}/bounds"
+    fields = [("budget_amount", "ten"), ("budget_unit", "money"), ("budget_period", "month")]
+    wrong = await visitor.post(here, fields)
+    assert (wrong.status, "is no amount" in wrong.text) == (400, True), wrong.text[-3000:]
+    fields[0] = ("budget_amount", "10")
+    assert (await visitor.post(here, fields)).target == "/operator/users?done=bounds-saved"
+    assert 'value="10"' in (await visitor.get(here)).text
+    users = (await visitor.get("/operator/users")).text
+    assert re.search(r"\$2\.50 <span class=\"quiet\">of \$10\.00", users)
+    of_ada = f"/operator/usage?by=project&amp;user={ada.id}"
+    assert of_ada in users
+    usage = (await visitor.get(of_ada.replace("&amp;", "&"))).text
+    assert ("Everyone" in usage, "$2.50" in usage, "by app" in usage) == (True, True, False)
+    table = (await visitor.get(f"/operator/usage.csv?by=user&user={ada.id}")).text
+    assert [line.split(",")[2] for line in table.splitlines()[1:]] == ["ada"]
+
+    mine = await place.visitor_of(ada)
+    overview = (await mine.get(f"/projects/{project.id}/overview")).text
+    assert "Your budgets" in overview
+    assert (await mine.post(here, fields)).status == 403
 
 
 async def test_of_one_there_is_no_plural(place: Place) -> None:

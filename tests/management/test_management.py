@@ -171,6 +171,14 @@ async def test_users_and_links(services: Office) -> None:
     await services.world.profile.reset_password(link["token"], "seven green kettles sing")
     assert (await services.ask(OPERATOR, f"{place}/disable", {})).json()["disabled_at"] is not None
     assert (await services.ask(OPERATOR, f"{place}/enable", {})).json()["disabled_at"] is None
+    bounds = {"budgets": [{"amount": "5"}], "limits": [{"requests_per_minute": 3}]}
+    set = await services.ask(OPERATOR, f"{place}/bounds", bounds, method="PUT")
+    assert set.json()["budgets"] == [
+        {"amount": "5", "period": "month", "unit": "money", "model": ""}
+    ]
+    assert (await services.ask(OPERATOR, f"{place}/bounds")).json() == set.json()
+    (spending,) = (await services.ask(OPERATOR, f"{place}/spending")).json()["budgets"]
+    assert (spending["spent"], spending["amount"]) == ("0", "5")
     operator = await services.ask(OPERATOR, f"{place}/operator", {"operator": True}, method="PUT")
     assert operator.json()["operator"] is True
     last = await services.ask(OPERATOR, f"{place}/operator", {"operator": False}, method="PUT")

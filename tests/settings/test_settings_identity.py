@@ -83,6 +83,8 @@ def test_a_provider_and_its_secret(tmp_path: Path) -> None:
         ('sign_up = true\nallowed_domains = ["@Example.org"]', "allowed_domains", "a domain"),
         ('name = "Work Place"', "name", "lower-case"),
         ('name = "code"', "name", "choose another"),
+        ('groups = [{ group = "staff" }]', "groups[0]", "gives nothing"),
+        ('groups = [{ group = "a", project = "prj_a", role = "king" }]', "groups[0].role", "owner"),
     ],
 )
 def test_what_does_not_hold(tmp_path: Path, change: str, where: str, why: str) -> None:

@@ -280,6 +280,7 @@ PLANS: list[tuple[Select[Any], str]] = [
     ),
     (spent_query("key:ck_a", "", TODAY), "usage_daily"),
     (spent_query("project:prj_a", "small", TODAY), "usage_daily"),
+    (spent_query("user:usr_a", "", TODAY), "usage_daily"),
 ]
 
 

@@ -198,7 +198,10 @@ async def test_foreign_keys_hold(database: Database) -> None:
     with pytest.raises(exc.IntegrityError):
         async with database.writing() as connection:
             await connection.execute(
-                text("INSERT INTO memberships VALUES ('prj_none', 'usr_none', 'owner', 1)")
+                text(
+                    "INSERT INTO memberships (project_id, user_id, role, since) "
+                    "VALUES ('prj_none', 'usr_none', 'owner', 1)"
+                )
             )
 
 

@@ -73,13 +73,16 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "users": [
         _MADE
         | {"id": "usr_a", "email": "ada@example.org", "name": "Ada", "password": "$argon2id$"}
-        | {"operator": True}
+        | {"operator": True, "operator_group": ""}
     ],
     "identities": [{"issuer": "https://i", "subject": "7", "user_id": "usr_a", "linked_at": AT}],
     "projects": [
         {"id": "prj_a", "name": "A", "created_at": AT, "archived_at": None, "recording_days": 30}
     ],
-    "memberships": [{"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}],
+    "memberships": [
+        {"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}
+        | {"from_group": ""}
+    ],
     "departures": [{"project_id": "prj_a", "user_id": "usr_a", "at": AT}],
     "one_time_links": [
         {"id": "lnk_a", "kind": "invitation", "digest": digest("link"), "email": "b@example.org"}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 UNLIMITED = sys.maxsize
 
-ScopeKind = Literal["key", "project", "model", "door"]
+ScopeKind = Literal["key", "user", "project", "model", "door"]
 Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
 
 

@@ -8,9 +8,11 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.authorization import Clock
 from causerie.accounts.credits import Credits
 from causerie.accounts.entries import Entries
+from causerie.accounts.group_memberships import GroupMemberships
 from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
+from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
@@ -40,11 +42,13 @@ class Accounts:
     operating: Operating
     summaries: Summaries
     entries: Entries
+    person_bounds: PersonBounds
+    group_memberships: GroupMemberships
 
     @property
     def arrivals(self) -> SsoProvisioning:
         """The way in with an identity of another provider."""
-        return SsoProvisioning(self.users, self.sign_in)
+        return SsoProvisioning(self.users, self.sign_in, self.group_memberships)
 
     @staticmethod
     def over(
@@ -66,4 +70,6 @@ class Accounts:
             operating=Operating(store, clock),
             summaries=Summaries(store, usage, clock),
             entries=Entries(store, clock),
+            person_bounds=PersonBounds(store, reader, clock),
+            group_memberships=GroupMemberships(store, clock),
         )

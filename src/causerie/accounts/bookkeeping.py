@@ -1,7 +1,7 @@
 """The books of one process: what a request may cost before it, what it did cost after it.
 
-Before a request its estimate is held against the budgets of its key and its
-project. When it has ended, however it did, its cost is settled and its record
+Before a request its estimate is held against the budgets of its key, its person
+and its project. When it has ended, however it did, its cost is settled and its record
 made safe; only then may its client be told that it has ended.
 """
 

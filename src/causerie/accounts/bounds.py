@@ -1,4 +1,4 @@
-"""Limits by the minute, and budgets by the day or longer, of a key or a project.
+"""Limits by the minute, and budgets by the day or longer, of a key, a person or a project.
 
 Both apply to all models, or to one. Unset values are unbounded. If several apply, each has to be
 kept, so the strictest wins.
@@ -102,7 +102,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class LimitsAndBudgets:
-    """All limits and budgets of one key or project."""
+    """All limits and budgets of one key, person or project."""
 
     limits: tuple[Limit, ...] = ()
     budgets: tuple[Budget, ...] = ()

@@ -41,12 +41,15 @@ class SpentReader(Protocol):
     """Reader of settled use."""
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
+        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
+
+        ``since`` is a midnight UTC.
+        """
         ...
 
 
 class Claim(Struct, frozen=True):
-    """The budgets of one owner, ``key:ID`` or ``project:ID``."""
+    """The budgets of one owner, ``key:ID``, ``user:ID`` or ``project:ID``."""
 
     owner: str
     budgets: tuple[Budget, ...]

@@ -1,4 +1,4 @@
-"""Limits and budgets of one key for one model: the key's own and its project's.
+"""Limits and budgets of one key for one model: the key's own, its person's and its project's.
 
 They are computed once for a key and a model, and again when either has changed.
 """
@@ -11,7 +11,7 @@ from dataclasses import fields
 from msgspec import Struct
 
 from causerie.access.quota import Rates, RateScope, ScopeKind
-from causerie.accounts.bounds import Limit, LimitsAndBudgets
+from causerie.accounts.bounds import UNBOUNDED, Limit, LimitsAndBudgets
 from causerie.accounts.budgets import Claim
 from causerie.accounts.keys import Grant
 from causerie.protocol.variants import free_name, is_free
@@ -47,9 +47,10 @@ class Entitlements:
 
 
 def _entitlement(grant: Grant, model: str) -> Entitlement:
-    key, project = grant.key.id, grant.key.project_id
+    key, person, project = grant.key.id, grant.key.person, grant.key.project_id
     bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
         ("key", key, grant.key.bounds),
+        ("user", person, grant.person_bounds if person else UNBOUNDED),
         ("project", project, grant.project_bounds),
     )
     return Entitlement(

@@ -116,6 +116,8 @@ class Grant:
     until: datetime | None
     """First moment at which the grant no longer applies."""
     project_bounds: LimitsAndBudgets
+    person_bounds: LimitsAndBudgets = UNBOUNDED
+    """Of the person from whom the key derives, over all their keys and projects."""
     recorded: bool = False
     """The project logs the contents of requests."""
 

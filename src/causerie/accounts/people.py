@@ -28,6 +28,8 @@ class User:
     operator: bool
     created_at: datetime
     disabled_at: datetime | None = None
+    operator_group: str = ""
+    """``PROVIDER:GROUP`` of the identity provider's group that makes them an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Membership:
     user_id: str
     role: Role
     since: datetime
+    from_group: str = ""
+    """``PROVIDER:GROUP`` of the identity provider's group that gives it; empty: by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class ProjectMember:
     user: User
     role: Role
     since: datetime
+    from_group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,15 @@ class ProjectOverview:
     bounds: LimitsAndBudgets
 
 
+@dataclass(frozen=True, slots=True)
+class PlaygroundProject:
+    """A project in which somebody talks with models, and what project and person may use."""
+
+    project: Project
+    bounds: LimitsAndBudgets
+    person_bounds: LimitsAndBudgets
+
+
 class Projects:
     """Makes projects, and sees to their members."""
 
@@ -65,7 +74,7 @@ class Projects:
             project = await visible_project(repositories, actor, project_id)
             return ProjectOverview(project, await repositories.keys.bounds(f"project:{project_id}"))
 
-    async def ask(self, actor: Actor, project_id: str) -> ProjectOverview:
+    async def ask(self, actor: Actor, project_id: str) -> PlaygroundProject:
         """The project, for somebody who wants to talk with models in it, within what was put in.
 
         Raises :class:`Forbidden`, also where the project is archived.
@@ -74,10 +83,10 @@ class Projects:
             project = await visible_project(repositories, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
                 raise Forbidden("The project is archived; bring it back first.", code="archived")
-            bounds = await repositories.keys.bounds(f"project:{project_id}")
-            return ProjectOverview(
-                project, bounded(bounds, await repositories.credits.total(project_id))
-            )
+            put_in = await repositories.credits.total(project_id)
+            owners = f"project:{project_id}", f"user:{actor.person}"
+            found = await repositories.keys.bounds_of(owners)
+            return PlaygroundProject(project, bounded(found[owners[0]], put_in), found[owners[1]])
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """The projects that somebody is in, by name."""

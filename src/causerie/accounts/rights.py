@@ -90,7 +90,7 @@ WORDS = {
     Action.KEYS_DELETE: "delete a key",
     Action.KEYS_TRANSFER: "transfer a key to a member, also one of a removed member",
     Action.MANAGEMENT_KEYS: "do any of this with management keys",
-    Action.BOUNDS_SET: "set the project's limits and budgets",
+    Action.BOUNDS_SET: "set limits and budgets of the project, and of users",
     Action.CREDITS_PUT: "add credits to the project",
     Action.MODELS_ASK: "send requests from the playground, which the project pays for",
     Action.USAGE_SEE: "see usage and cost",

@@ -66,6 +66,12 @@ class SpendingReader:
         """By project."""
         return await self._each(By.PROJECT, budgets)
 
+    async def of_people(
+        self, budgets: Mapping[str, Iterable[Budget]]
+    ) -> Mapping[str, list[Spending]]:
+        """By user."""
+        return await self._each(By.USER, budgets)
+
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
         """Of the project's own budgets."""
         asked = tuple(budgets)

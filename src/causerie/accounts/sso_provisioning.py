@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from causerie.accounts.group_memberships import NO_GROUPS, GroupClaims, GroupMemberships
 from causerie.accounts.names import tidy_name
 from causerie.accounts.sessions import NewSession, SessionClient
 from causerie.accounts.sign_in import SignIn
@@ -29,14 +30,16 @@ class Vouched:
     email: str = ""
     email_verified: bool = False
     name: str = ""
+    groups: GroupClaims = NO_GROUPS
 
 
 class SsoProvisioning:
     """The way in with an identity."""
 
-    def __init__(self, users: Users, sign_in: SignIn) -> None:
+    def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
         self._users = users
         self._sign_in = sign_in
+        self._groups = groups
 
     async def enter(
         self,
@@ -54,9 +57,7 @@ class SsoProvisioning:
         :class:`NotFound` for a spent link, and :class:`InvalidRequest`.
         """
         try:
-            return await self._sign_in.with_identity(
-                who.issuer, who.subject, client, old_token=old_token
-            )
+            return await self._open(who, client, old_token)
         except Unauthenticated:
             if not link_token and not _may_sign_up(who, domains):
                 raise
@@ -82,6 +83,11 @@ class SsoProvisioning:
                 ) from failure
         else:
             await self._users.sign_up(email=who.email, name=name, password=None, identity=identity)
+        return await self._open(who, client, old_token)
+
+    async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
+        """A session, once the rights are those that the groups give now."""
+        await self._groups.apply(who.issuer, who.subject, who.groups)
         return await self._sign_in.with_identity(
             who.issuer, who.subject, client, old_token=old_token
         )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from causerie.accounts.authorization import Clock, require
+from causerie.accounts.bounds import Budget
 from causerie.accounts.people import Actor, Project, User
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
@@ -88,12 +89,27 @@ class Summaries:
         self, actor: Actor, projects: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
         """Budgets of these projects, and what is spent of them."""
-        ids = tuple(projects)
+        return await self._reader(actor).of_projects(
+            await self._budgets(actor, "project", projects)
+        )
+
+    async def spending_of_people(
+        self, actor: Actor, users: Iterable[str]
+    ) -> Mapping[str, Sequence[Spending]]:
+        """Budgets of these people, and what is spent of them in all projects."""
+        return await self._reader(actor).of_people(await self._budgets(actor, "user", users))
+
+    def _reader(self, actor: Actor) -> SpendingReader:
+        return SpendingReader(self._usage, actor, None, self._clock())
+
+    async def _budgets(
+        self, actor: Actor, kind: str, ids: Iterable[str]
+    ) -> Mapping[str, Sequence[Budget]]:
+        owners = {id: f"{kind}:{id}" for id in ids}
         async with self._store.reading() as repositories:
             await require(repositories, actor, Action.USERS_SEE)
-            bounds = await repositories.keys.bounds_of([f"project:{id}" for id in ids])
-        reader = SpendingReader(self._usage, actor, None, self._clock())
-        return await reader.of_projects({id: bounds[f"project:{id}"].budgets for id in ids})
+            bounds = await repositories.keys.bounds_of(tuple(owners.values()))
+        return {id: bounds[owner].budgets for id, owner in owners.items()}
 
     async def _used(self, actor: Actor, by: By) -> Mapping[str, _Used]:
         midnight = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -179,7 +179,10 @@ class UsageReader(Protocol):
         ...
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
+        """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
+
+        ``since`` is a midnight UTC.
+        """
         ...
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:

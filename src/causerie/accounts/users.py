@@ -275,7 +275,7 @@ class Users:
         """Let somebody see to the whole service, or not any more."""
         async with self._store.writing() as repositories:
             user = await self._changeable(repositories, actor, user_id)
-            changed = replace(user, operator=operator)
+            changed = replace(user, operator=operator, operator_group="")
             await self._keep_an_operator(repositories, user, changed)
             await repositories.people.change(changed)
             await withdraw_links(repositories, user.id, self._clock())

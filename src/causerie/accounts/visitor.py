@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from causerie.accounts.bounds import LimitsAndBudgets
 from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.keys import ApiKey, Grant, Purpose
-from causerie.accounts.people import Project, User
+from causerie.accounts.people import User
+from causerie.accounts.projects import PlaygroundProject
 
 
-def visitor(user: User, project: Project, bounds: LimitsAndBudgets, door: str) -> AccountCaller:
-    """A caller at whose project's expense it is, within the project's ``bounds``."""
+def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
+    """A caller at whose project's expense it is, within the bounds of project and person."""
+    project = place.project
     key = ApiKey(
         id="",
         project_id=project.id,
@@ -19,8 +20,15 @@ def visitor(user: User, project: Project, bounds: LimitsAndBudgets, door: str) -
         doors=None,
         models=None,
         created_at=user.created_at,
+        person=user.id,
     )
-    grant = Grant(key=key, works=True, until=None, project_bounds=bounds)
+    grant = Grant(
+        key=key,
+        works=True,
+        until=None,
+        project_bounds=place.bounds,
+        person_bounds=place.person_bounds,
+    )
     return AccountCaller(
         key="",
         name=user.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from causerie.identity.provider import OidcProvider, ProviderOptions
+from causerie.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.identity.web import IdentityHttp
 from causerie.settings import IdentityProvider
 from causerie.settings.credentials import Credentials
@@ -25,6 +25,11 @@ def identity_providers(
                 client_secret=credentials.clients.get(each.name),
                 scopes=each.scopes,
                 domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
+                groups_claim=each.groups_claim,
+                groups=[
+                    GroupRule(one.group, one.project or "", one.role, one.operator)
+                    for one in each.groups
+                ],
             ),
             IdentityHttp(ca_file=each.ca_file),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar

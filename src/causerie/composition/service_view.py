@@ -69,11 +69,11 @@ class LiveServiceView:
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         """Answer a request for a chat completion at a project's expense."""
-        view = await self._projects.ask(actor_of(user), project_id)
+        place = await self._projects.ask(actor_of(user), project_id)
         found = self._ways()
         if not found:
             raise NotFound("There is no door for keys of accounts.")
-        caller = visitor(user, view.project, view.bounds, found[0].door.name)
+        caller = visitor(user, place, found[0].door.name)
         await self._parts.edge.converse(exchange, caller)
 
     def status(self) -> Sequence[EngineStatus]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
+from typing import Any
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.console.fields import FormFields
@@ -85,6 +86,13 @@ class BoundsRows:
 
 
 NO_ROWS = BoundsRows((), ())
+
+
+def offered(rows: BoundsRows, models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the form shows: the rows, and the choices in them."""
+    names = [str(entry["id"]) for entry in models]
+    kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
+    return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
 
 
 def _rows(form: FormFields, kind: str, names: Iterable[str]) -> list[Row]:

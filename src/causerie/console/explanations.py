@@ -24,8 +24,8 @@ CODES = MappingProxyType(
         "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
         "context. Shorten the messages or ask for less output.",
         "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
-        "insufficient_budget": "A budget of the key or of the project was used up, or held by "
-        "requests that were running.",
+        "insufficient_budget": "A budget of the key, its person or the project was used up, or "
+        "held by requests that were running.",
         "internal_error": "An internal error. The log has more under the request ID.",
         "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
         "invalid_json": "The body is not JSON.",

@@ -20,6 +20,7 @@ from causerie.console.pages.models import ModelsPages
 from causerie.console.pages.operator import OperatorPages
 from causerie.console.pages.overview import OverviewPages
 from causerie.console.pages.palette import PalettePages
+from causerie.console.pages.person_bounds import PersonBoundsPages
 from causerie.console.pages.playground import PlaygroundPages
 from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.pages.providers import ProvidersPages
@@ -45,7 +46,7 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
         *_market(MarketPages(service_view)),
         *_used(),
         *_project(ProjectPages(service_view), MemberPages()),
-        *_operator(OperatorPages(service_view)),
+        *_operator(OperatorPages(service_view), PersonBoundsPages(service_view)),
         *(_operations(service_view.operations) if service_view.operations is not None else ()),
     )
 
@@ -188,7 +189,7 @@ def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
     )
 
 
-def _operator(operator: OperatorPages) -> tuple[PageRoute, ...]:
+def _operator(operator: OperatorPages, bounds: PersonBoundsPages) -> tuple[PageRoute, ...]:
     user = "/operator/users/{user}"
     return (
         PageRoute("GET", "/operator", operator.health),
@@ -197,6 +198,8 @@ def _operator(operator: OperatorPages) -> tuple[PageRoute, ...]:
         PageRoute("POST", "/operator/invite", operator.invite, kept=True),
         PageRoute("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
         PageRoute("POST", "/operator/sign-ups/{link}/approve", operator.approve),
+        PageRoute("GET", f"{user}/bounds", bounds.ask),
+        PageRoute("POST", f"{user}/bounds", bounds.set, kept=True),
         PageRoute("POST", f"{user}/reset", operator.reset_link),
         PageRoute("GET", f"{user}/factor/remove", operator.ask_factor_removal),
         PageRoute("POST", f"{user}/factor/remove", operator.remove_factor),

@@ -29,6 +29,16 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRule:
+    """Grant to the members of a group: a role in a project, or that of an operator."""
+
+    group: str
+    project: str = ""
+    role: str = "member"
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderOptions:
     """A provider, and what it knows us as. ``name`` is part of addresses, ``title`` for people.
 
@@ -42,6 +52,8 @@ class ProviderOptions:
     client_secret: str | None = field(default=None, repr=False)
     scopes: Sequence[str] = ("openid", "email", "profile")
     domains: frozenset[str] = frozenset()
+    groups_claim: str = "groups"
+    groups: Sequence[GroupRule] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class Claims:
     email: str
     email_verified: bool
     name: str
+    groups: frozenset[str] = frozenset()
 
 
 class OidcProvider:
@@ -198,9 +211,10 @@ class OidcProvider:
     async def _told(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Claims:
-        """With what the provider tells alongside the token, where that has no address (5.3.2)."""
-        access = reply.get("access_token")
-        if not claims.get("email") and metadata.userinfo and isinstance(access, str):
+        """With what the provider tells alongside the token, where that lacks something (5.3.2)."""
+        access, groups = reply.get("access_token"), self.options.groups_claim
+        lacks = not claims.get("email") or (self.options.groups and groups not in claims)
+        if lacks and metadata.userinfo and isinstance(access, str):
             more = await self._web.get(metadata.userinfo, [("authorization", f"Bearer {access}")])
             if more.get("sub") != claims["sub"]:
                 raise BadToken("the provider tells of somebody else")
@@ -212,6 +226,7 @@ class OidcProvider:
             email=email.strip().lower() if isinstance(email, str) else "",
             email_verified=claims.get("email_verified") in (True, "true"),
             name=name.strip() if isinstance(name, str) else "",
+            groups=_groups(claims.get(groups)),
         )
 
     def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
@@ -229,3 +244,9 @@ class OidcProvider:
             "to sign in.",
             code="identity_refused",
         )
+
+
+def _groups(claim: object) -> frozenset[str]:
+    """Return the names in a claim: a list of them, or one."""
+    listed = claim if isinstance(claim, list) else [claim]
+    return frozenset(each for each in listed if isinstance(each, str) and each)

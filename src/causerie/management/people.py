@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.links import LinkKind
-from causerie.management.bodies import CreateUser, InviteUser, NoBody, SetOperator
+from causerie.management.bodies import BoundsBody, CreateUser, InviteUser, NoBody, SetOperator
 from causerie.management.lists import LinkList, UserList, page_of
 from causerie.management.queries import NoQuery, PageQuery
+from causerie.management.reports import BudgetSpending, PersonSpending
 from causerie.management.route import ApiCall
-from causerie.management.views import LinkView, Me, NewLinkView, UserView
+from causerie.management.views import BoundsView, LinkView, Me, NewLinkView, UserView
 
 LinkPath = Callable[[LinkKind, str], str]
 """The path of the page where a link of this kind, with this token, is used."""
@@ -41,6 +42,21 @@ class PeopleOperations:
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
         """One user."""
         return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
+
+    async def bounds(self, call: ApiCall[NoQuery, NoBody]) -> BoundsView:
+        """Limits and budgets of a user."""
+        return BoundsView.of(await self.accounts.person_bounds.see(call.actor, call.ids["user"]))
+
+    async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
+        """Set all limits and budgets of a user."""
+        bounds = call.body.bounds()
+        await self.accounts.person_bounds.set(call.actor, call.ids["user"], bounds)
+        return BoundsView.of(bounds)
+
+    async def spending(self, call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
+        """Return the state of a user's budgets."""
+        found = await self.accounts.person_bounds.spending(call.actor, call.ids["user"])
+        return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
 
     async def create(self, call: ApiCall[NoQuery, CreateUser]) -> UserView:
         """A user without a password."""

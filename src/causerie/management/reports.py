@@ -97,6 +97,12 @@ class ProjectSpending(Struct, frozen=True, kw_only=True):
     budgets: list[BudgetSpending]
 
 
+class PersonSpending(Struct, frozen=True, kw_only=True):
+    """State of the person's own budgets, over all projects."""
+
+    budgets: list[BudgetSpending]
+
+
 class KeySpending(Struct, frozen=True, kw_only=True):
     """State of the key's own budgets."""
 

@@ -60,7 +60,7 @@ from causerie.management.queries import (
     UsagePage,
     UsageSpan,
 )
-from causerie.management.reports import KeySpending, ProjectSpending
+from causerie.management.reports import KeySpending, PersonSpending, ProjectSpending
 from causerie.management.route import AnyRoute, route
 from causerie.management.usage import UsageOperations
 from causerie.management.views import (
@@ -104,6 +104,12 @@ def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
               desk.enable, NoQuery, NoBody, UserView),
         route("PUT /users/{user}/operator", "Set whether a user is an operator",
               desk.set_operator, NoQuery, SetOperator, UserView),
+        route("GET /users/{user}/bounds", "Get limits and budgets of a user",
+              desk.bounds, NoQuery, NoBody, BoundsView),
+        route("PUT /users/{user}/bounds", "Set limits and budgets of a user",
+              desk.set_bounds, NoQuery, BoundsBody, BoundsView),
+        route("GET /users/{user}/spending", "Spending against the budgets of a user",
+              desk.spending, NoQuery, NoBody, PersonSpending),
         route("POST /users/{user}/password-link 201", "Create a password link",
               desk.reset, NoQuery, NoBody, NewLinkView),
         route("DELETE /users/{user}/two-factor", "Remove two-factor authentication",

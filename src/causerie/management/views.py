@@ -207,6 +207,10 @@ class MemberView(Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     since: Moment
+    from_group: Annotated[
+        str,
+        Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand."),
+    ]
     disabled_at: Moment | None
 
     @staticmethod
@@ -218,6 +222,7 @@ class MemberView(Struct, frozen=True, kw_only=True):
             name=member.user.name,
             role=member.role,
             since=member.since,
+            from_group=member.from_group,
             disabled_at=member.user.disabled_at,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
@@ -21,6 +21,21 @@ Domain = Annotated[
         extra={"words": "a domain in lower case like `example.org`, or `*` for all"},
     ),
 ]
+
+
+class IdentityGroup(Struct, frozen=True, kw_only=True):
+    """Grant to the members of a group of the identity provider, at each sign-in."""
+
+    group: Annotated[Text, Meta(description="Its name, or id, as the claim has it.")]
+    project: Annotated[
+        Text | None, Meta(description="Id of the project (`prj_...`) that they are members of.")
+    ] = None
+    role: Annotated[
+        Literal["owner", "admin", "member", "viewer"], Meta(description="Their role in it.")
+    ] = "member"
+    operator: Annotated[bool, Meta(description="Whether they are operators of the service.")] = (
+        False
+    )
 
 
 class IdentityProvider(Struct, frozen=True, kw_only=True):
@@ -66,6 +81,13 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
         tuple[Domain, ...],
         Meta(description="Domains of addresses for `sign_up`, each exactly; `*` allows all."),
     ] = ()
+    groups_claim: Annotated[
+        Text, Meta(description="Claim that lists the groups which somebody is in.")
+    ] = "groups"
+    groups: Annotated[
+        tuple[IdentityGroup, ...],
+        Meta(description="Groups that give a role in a project, or make operators."),
+    ] = ()
 
 
 def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
@@ -93,6 +115,18 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         yield Broken((*at, "sign_up"), "needs `allowed_domains`; `*` in it allows all")
     if provider.allowed_domains and not provider.sign_up:
         yield Broken((*at, "allowed_domains"), "means nothing without `sign_up = true`")
+    yield from _groups(at, provider)
+    yield from _secret(at, provider)
+
+
+def _groups(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
+    for index, each in enumerate(provider.groups):
+        if each.project is None and not each.operator:
+            words = "gives nothing; it needs `project`, or `operator = true`"
+            yield Broken((*at, "groups", index), words)
+
+
+def _secret(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     secret = provider.client_secret
     if secret is not None:
         places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]

@@ -189,10 +189,10 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Cost and charged tokens of a key or a project."""
+    """Cost and charged tokens of a key, a person or a project."""
     kind, _, id = owner.partition(":")
     table = usage_daily
-    column = table.c.key_id if kind == "key" else table.c.project_id
+    column = table.c[f"{kind}_id"]
     query = select(
         func.sum(table.c.cost, type_=table.c.requests.type),
         func.sum(table.c.charged),

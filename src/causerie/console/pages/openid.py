@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from causerie.accounts.group_memberships import GroupClaims, GroupGrant
+from causerie.accounts.people import Role
 from causerie.accounts.sso_provisioning import Vouched
 from causerie.console.login_state import LoginState, sealed, unsealed
 from causerie.console.pages.links import address, opened
 from causerie.console.pages.sign_in import go_on
 from causerie.console.request_context import PREFIX, RequestContext
 from causerie.errors import NotFound
-from causerie.identity.provider import OidcProvider, Returned, SignInAttempt
+from causerie.identity.provider import (
+    Claims,
+    OidcProvider,
+    ProviderOptions,
+    Returned,
+    SignInAttempt,
+)
 
 _AWAY = "sign_in/away.html"
 
@@ -55,13 +63,29 @@ async def back(context: RequestContext) -> None:
         context.go("/profile", done="identity-linked")
         return
     started = await context.accounts.arrivals.enter(
-        Vouched(claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name),
+        _vouched(claims, provider.options),
         context.client,
         domains=provider.options.domains,
         link_token=login_state.link if login_state is not None else "",
         old_token=context.token,
     )
     go_on(context, started, await _after(context, login_state) if login_state is not None else "")
+
+
+def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
+    """Return the identity as accounts take it, with what its groups give."""
+    grants = [
+        GroupGrant(each.group, each.project, Role(each.role), each.operator)
+        for each in options.groups
+    ]
+    return Vouched(
+        claims.issuer,
+        claims.subject,
+        claims.email,
+        claims.email_verified,
+        claims.name,
+        GroupClaims(options.name, claims.groups, grants),
+    )
 
 
 async def unlink(context: RequestContext) -> None:

@@ -45,11 +45,15 @@ class OperatorPages:
         waiting = {link.id for link in asked}
         page = page_of(every, context.query, _texts, _PERSON_COLUMNS)
         links = [each for each in page.items if isinstance(each, OneTimeLink)]
+        shown = [each for each in page.items if isinstance(each, PersonSummary)]
         await context.show(
             "operator/users.html",
             page=page,
             days=DAYS,
-            people=[each for each in page.items if isinstance(each, PersonSummary)],
+            people=shown,
+            spending=await context.accounts.summaries.spending_of_people(
+                context.actor, [each.user.id for each in shown]
+            ),
             with_factor=await users.with_factor(context.actor),
             invitations=[link for link in links if link.id not in waiting],
             asked=[link for link in links if link.id in waiting],

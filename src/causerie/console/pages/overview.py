@@ -76,6 +76,9 @@ class OverviewPages:
             "overview.html",
             today=await _used(context, project.id, _midnight(now)),
             spending=await reader.of_project(view.bounds.budgets),
+            own_spending=await context.accounts.person_bounds.spending(
+                context.actor, context.me.id
+            ),
             errors=await _errors(context, project.id),
             error_days=_ERROR_DAYS,
             steps=() if all(each.done for each in steps) else steps,

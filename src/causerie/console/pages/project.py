@@ -14,7 +14,7 @@ from causerie.accounts.recording import LONGEST_DAYS
 from causerie.accounts.rights import Action, Extent, RoleColumn, extent
 from causerie.accounts.spending import SpendingReader
 from causerie.console.audit_page import AuditListing, show_audit
-from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
+from causerie.console.bounds_form import LIMITS, BoundsRows, offered
 from causerie.console.pages import links
 from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
@@ -151,13 +151,7 @@ class ProjectPages:
         context.go(f"/projects/{project_id}/settings", done=done)
 
     def _choices(self, rows: BoundsRows) -> dict[str, Any]:
-        models = [str(entry["id"]) for entry in self._service_view.models()]
-        kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
-        return {
-            "rows": rows,
-            "models": [*models, *sorted(kept - set(models))],
-            "choices": CHOICES,
-        }
+        return offered(rows, self._service_view.models())
 
 
 def _texts(each: ProjectMember | OneTimeLink) -> tuple[str, ...]:

@@ -64,11 +64,13 @@ class UsageForm:
     metric: Metric
     by: By
     model: str
+    user: str = ""
 
     def question(self, step: Step, *by: By) -> UsageQuery:
         """Return the query of this usage."""
+        since, until = self.period.since, self.period.until
         return UsageQuery(
-            self.period.since, self.period.until, step, by=by, model=self.model or None
+            since, until, step, by=by, model=self.model or None, user=self.user or None
         )
 
     @property
@@ -90,7 +92,8 @@ class UsageForm:
     def fields(self) -> Mapping[str, str]:
         """Return the address's fields other than the period."""
         fields = {"metric": str(self.metric), "by": str(self.by)}
-        return fields | {"model": self.model} if self.model else fields
+        narrowed = {"model": self.model, "user": self.user}
+        return fields | {name: value for name, value in narrowed.items() if value}
 
     def address(self, **changes: str) -> str:
         """The query of this page with something else chosen."""
@@ -134,6 +137,7 @@ async def _page(context: RequestContext, project: str | None) -> None:
     names = await names_of(context, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
+    people = await names_of(context, project, By.USER) if wish.user else None
     rows = await asyncio.to_thread(_rows, groups, wish, names)
     page = page_of(rows, context.query, lambda row: (row.name,))
     speeds = await reader.speeds(wish, names) if timed else ()
@@ -144,7 +148,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
         whole=project is None,
         lengths=LENGTHS,
         metrics=list(Metric),
-        bys={by: _TITLES[by] for by in _ways(whole=project is None)},
+        person=people.of(wish.user) if people is not None else "",
+        bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
         title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total, groups),
         chart=await reader.chart(wish, names),
@@ -243,16 +248,20 @@ class _Reader:
         return sorted(found, key=lambda each: (not each.kept, each.name))
 
 
-def _ways(*, whole: bool) -> Sequence[By]:
-    return (By.MODEL, By.PROJECT if whole else By.KEY, By.USER, By.APP)
+def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
+    """Return the groupings; of one ``person`` there are no sums by app."""
+    ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
+    return ways if person else (*ways, By.APP)
 
 
 def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
+    user = query.get("user")[:100]
     return UsageForm(
         period(query, now),
         Metric(_one_of(query, "metric", list(Metric))),
-        By(_one_of(query, "by", _ways(whole=whole))),
+        By(_one_of(query, "by", _ways(whole, person=bool(user)))),
         query.get("model")[:300],
+        user,
     )
 
 

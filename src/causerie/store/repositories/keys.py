@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.accounts.bounds import UNBOUNDED, Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.credit import bounded
 from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
 from causerie.store.columns import amount_of, billionths
@@ -122,7 +122,7 @@ class SqlKeys:
         await insert(self.connection, key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        """Of ``key:ID`` or ``project:ID``: these, instead of those there are."""
+        """Of ``key:ID``, ``user:ID`` or ``project:ID``: these, instead of those there are."""
         for table in (limits, budgets):
             await self.connection.execute(table.delete().where(table.c.owner == owner))
         if bounds.limits:
@@ -139,7 +139,7 @@ class SqlKeys:
             )
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
-        """Of ``key:ID`` or ``project:ID``."""
+        """Of ``key:ID``, ``user:ID`` or ``project:ID``."""
         return (await self._bounds([owner]))[owner]
 
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
@@ -190,6 +190,7 @@ class SqlKeys:
             return None
         key = _key(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
+        owners += [f"user:{key.person}"] if key.person else []
         bounds = await self._bounds(owners)
         put_in = await SqlCredits(self.connection).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
@@ -200,6 +201,7 @@ class SqlKeys:
             works=works,
             until=min(ends, default=None),
             project_bounds=bounded(bounds[owners[1]], put_in),
+            person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
             recorded=row["recording_days"] is not None,
         )
 

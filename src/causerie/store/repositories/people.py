@@ -175,7 +175,7 @@ class SqlProjects:
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         """Those that somebody is in, by name."""
         query = (
-            select(projects, memberships.c.role, memberships.c.since)
+            select(projects, memberships.c.role, memberships.c.since, memberships.c.from_group)
             .join(memberships, memberships.c.project_id == projects.c.id)
             .where(memberships.c.user_id == user_id)
             .order_by(func.lower(projects.c.name), projects.c.id)
@@ -183,7 +183,8 @@ class SqlProjects:
 
         def joined(row: RowMapping) -> tuple[Project, Membership]:
             project = Project(**part_of(projects, row))
-            return project, Membership(project.id, user_id, Role(row["role"]), row["since"])
+            role, since, group = Role(row["role"]), row["since"], row["from_group"]
+            return project, Membership(project.id, user_id, role, since, group)
 
         return await nouns_of(await self.connection.execute(query), joined)
 
@@ -198,7 +199,7 @@ class SqlProjects:
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""
         query = (
-            select(users, memberships.c.role, memberships.c.since)
+            select(users, memberships.c.role, memberships.c.since, memberships.c.from_group)
             .join(memberships, memberships.c.user_id == users.c.id)
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
@@ -208,7 +209,8 @@ class SqlProjects:
     async def join(self, membership: Membership) -> None:
         """Add it, or change its role."""
         values = row_of(memberships, membership)
-        await upsert(self.connection, memberships, values, {"role": membership.role})
+        given = {"role": membership.role, "from_group": membership.from_group}
+        await upsert(self.connection, memberships, values, given)
 
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
         """Remove it, and remember when."""
@@ -238,4 +240,5 @@ class SqlProjects:
 
 
 def _member(row: RowMapping) -> ProjectMember:
-    return ProjectMember(User(**part_of(users, row)), Role(row["role"]), row["since"])
+    user = User(**part_of(users, row))
+    return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])

@@ -38,7 +38,7 @@ key_secrets = Table(
     Column("expires_at", Moment),
 )
 
-# Owners are `key:ID` and `project:ID`. The model is empty where a row is for all models.
+# Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
 limits = Table(
     "limits",
     METADATA,

@@ -27,6 +27,7 @@ users = Table(
     Column("operator", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("disabled_at", Moment),
+    Column("operator_group", Text, nullable=False, server_default=""),
 )
 
 identities = Table(
@@ -55,6 +56,7 @@ memberships = Table(
     Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
     Column("role", Text, nullable=False),
     Column("since", Moment, nullable=False),
+    Column("from_group", Text, nullable=False, server_default=""),
 )
 
 one_time_links = Table(

@@ -79,6 +79,7 @@ def _rolled_up(name: str, *places: str) -> Table:
         Column("duration_us", BigInteger, nullable=False),
         Column("charged", BigInteger, nullable=False, server_default="0"),
         *([Index(None, "key_id", "start")] if "key_id" in places else []),
+        *([Index(None, "user_id", "start")] if "user_id" in places else []),
     )
 
 

@@ -1,0 +1,110 @@
+"""Groups of an identity provider become memberships at each sign-in, and end at one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from accountkit import World
+from consolekit import Place, console_of
+from oidcserver import CLIENT, SECRET, RunningIssuer
+from test_console_openid import come
+
+from causerie.accounts.keys import KeyState
+from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.identity.provider import GroupRule, OidcProvider, ProviderOptions
+from causerie.identity.web import IdentityHttp
+
+
+@dataclass
+class Company:
+    """A console, an identity provider whose groups give something, and somebody in them."""
+
+    place: Place
+    oidc: RunningIssuer
+    atlas: Project
+    zephyr: Project
+    user: User
+
+    async def sign_in(self, *groups: str, told: bool = False) -> int:
+        """Sign in with these groups in the token, or with ``told`` at the userinfo endpoint."""
+        given = {"groups": [*groups]}
+        self.oidc.behave(**({"told": given} if told else {"claims": given}))
+        return (await come(self.place.visitor())).status
+
+    async def roles(self) -> dict[str, tuple[Role, str]]:
+        """Return role and mark by project."""
+        found = await self.place.world.projects.of(self.user)
+        return {project.id: (each.role, each.from_group) for project, each in found}
+
+    async def operator(self) -> bool:
+        return (await self.place.world.users.see(SYSTEM, self.user.id)).operator
+
+
+@pytest.fixture
+async def company(lite: World, oidc: RunningIssuer) -> AsyncIterator[Company]:
+    atlas, zephyr = await lite.project(owner=await lite.person("olga")), await lite.project()
+    rules = [
+        GroupRule("staff", atlas.id, "viewer"),
+        GroupRule("builders", atlas.id, "member"),
+        GroupRule("builders", zephyr.id, "admin"),
+        GroupRule("builders", "prj_gone", "admin"),
+        GroupRule("platform", operator=True),
+    ]
+    options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET, groups=rules)
+    provider = OidcProvider(options, IdentityHttp(seconds=2.0), now=time.time)
+    user = await lite.person("grace")
+    await lite.users.link_identity(user, oidc.issuer, "ada-1")
+    async with console_of(lite, providers=[provider]) as place:
+        yield Company(place, oidc, atlas, zephyr, user)
+
+
+async def test_memberships_follow_groups(company: Company) -> None:
+    world, atlas, zephyr = company.place.world, company.atlas, company.zephyr
+    assert await company.sign_in("staff", "strangers") == 303
+    assert await company.roles() == {atlas.id: (Role.VIEWER, "test:staff")}
+
+    assert await company.sign_in("staff", "builders", told=True) == 303
+    assert await company.roles() == {
+        atlas.id: (Role.MEMBER, "test:builders"),
+        zephyr.id: (Role.ADMIN, "test:builders"),
+    }
+    key = await world.key(atlas, company.user)
+    before = await world.actions()
+    assert await company.sign_in("staff", "builders") == 303
+    assert await world.actions() == before, "a sign-in that changes nothing writes nothing"
+    olga = await company.place.visitor_of(await world.person("boss", operator=True))
+    assert "by group" in (await olga.get(f"/projects/{atlas.id}")).text
+
+    assert await company.sign_in() == 303
+    assert await company.roles() == {}
+    (kept,) = await world.keys.of(SYSTEM, atlas.id)
+    assert (kept.id, kept.state(world.now)) == (key.key.id, KeyState.WITHDRAWN)
+    changes = [each for each in await world.actions() if each.startswith("member.")]
+    assert changes[:1] == ["member.join"]
+    assert sorted(changes[1:]) == ["member.change", "member.join", *["member.remove"] * 2]
+
+
+async def test_what_was_given_by_hand_stays(company: Company) -> None:
+    world = company.place.world
+    await world.join(company.atlas, company.user, Role.VIEWER)
+    assert await company.sign_in("builders") == 303
+    assert (await company.roles())[company.atlas.id] == (Role.VIEWER, "")
+    assert await company.sign_in() == 303
+    assert await company.roles() == {company.atlas.id: (Role.VIEWER, "")}
+
+
+async def test_a_group_makes_operators_but_never_ends_the_last_one(company: Company) -> None:
+    world = company.place.world
+    assert await company.sign_in("platform") == 303
+    assert await company.operator()
+    assert await company.sign_in() == 303
+    assert await company.operator(), "the service would have none"
+    boss = await world.person("boss", operator=True)
+    assert await company.sign_in() == 303
+    assert not await company.operator()
+    await world.users.make_operator(actor_of(boss), company.user.id)
+    assert await company.sign_in() == 303
+    assert await company.operator(), "made one by hand"
