@@ -48,7 +48,7 @@ def import_config(
         if output is None:
             typer.echo(text, nl=False)
         else:
-            _write(output, text)
+            write(output, text)
         _tell(result)
 
 
@@ -70,7 +70,8 @@ def _document(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Write a new file."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -53,6 +53,11 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "check",
         "Check the configuration and show what is set, and where each value comes from.",
     ),
+    "export": CommandEntry(
+        "export_config",
+        "export_config",
+        "Write the entries of the configuration that the database holds, as a file.",
+    ),
     "import": CommandEntry(
         "import_config",
         "import_config",

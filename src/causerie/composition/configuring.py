@@ -13,7 +13,7 @@ import msgspec
 from causerie.accounts.entries import Entries, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
-from causerie.composition.entries import SECTIONS, entry_of, in_force
+from causerie.composition.entries import SECTIONS, entry_of, in_force, reasons
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -29,7 +29,6 @@ _KINDS: tuple[EntryKind, ...] = ("provider", "alias")
 _WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
-_UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
 
 
 class LiveConfiguration:
@@ -232,7 +231,6 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     entry = entry_of(stored)
-    problems = (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry.key, ())
     return EntryView(
         id=stored.id,
         kind=stored.kind,
@@ -241,7 +239,7 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
         locked=False,
         enabled=stored.enabled,
         in_force=in_force(stored, loaded),
-        problems=problems if stored.enabled else (),
+        problems=reasons(stored, loaded),
         settings={NAMES[entry.section]: stored.name, **stored.body},
         has_key=stored.credential is not None or stored.unreadable,
         version=stored.version,

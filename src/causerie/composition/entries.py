@@ -16,6 +16,8 @@ SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
     {"provider": "providers", "alias": "aliases"}
 )
 
+_UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
+
 
 def entry_of(stored: StoredEntry) -> Entry:
     """Return the entry as the settings take it."""
@@ -30,14 +32,28 @@ def checked_with(
     ``text`` is what the file says, if that is known. Raises :class:`SettingsError` if the file
     does not hold.
     """
-    entries = [entry_of(each) for each in stored if not each.unreadable]
-    loaded, credentials = checked(lambda: merged(read, entries, text))
+    loaded, credentials = checked(lambda: merged_with(read, stored, text))
     given = {
         each.name: each.credential
         for each in stored
         if each.credential is not None and in_force(each, loaded)
     }
     return loaded, replace(credentials, keys={**credentials.keys, **given})
+
+
+def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
+    """Return the settings with the entries that hold, without a look at secrets.
+
+    Raises :class:`SettingsError` if the file does not hold.
+    """
+    return merged(read, [entry_of(each) for each in stored if not each.unreadable], text)
+
+
+def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
+    """Return why an entry that is switched on is not in force."""
+    if not stored.enabled:
+        return ()
+    return (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry_of(stored).key, ())
 
 
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:

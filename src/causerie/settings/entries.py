@@ -56,7 +56,8 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     """
     alone = read((), text)
     left_out = {entry.key: reasons for entry in entries if (reasons := _refused(entry, alone))}
-    entries = tuple(_without_providers_off(entries))
+    entries = [one for one in entries if one.key not in left_out]
+    entries = tuple(without_providers_off(entries))
     left_out |= {one.key: (OFF,) for one in entries if one.body.get("targets") == []}
     wanted = [one for one in entries if one.enabled and one.key not in left_out]
     while wanted:
@@ -91,8 +92,8 @@ def _given(body: Mapping[str, Any], path: Sequence[str]) -> bool:
     return True
 
 
-def _without_providers_off(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries, of whose targets those of providers that are switched off are gone."""
+def without_providers_off(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the entries; targets of providers that are switched off are removed."""
     off = {one.name for one in entries if one.section == "providers" and not one.enabled}
     for entry in entries:
         targets = entry.body.get("targets")
