@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,3 +93,120 @@ def test_a_service_without_accounts_has_nothing_to_export(terminal: Terminal) ->
     result = terminal.run("export")
     assert (result.exit_code, result.stdout) == (3, "")
     assert 'keys = "accounts"' in result.stderr
+
+
+def test_the_round_trip_is_exact(
+    folder: Path, terminal: Terminal, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(folder, [each for each in DRAFTS if each.name in ("north", "south-2")])
+    target = {"provider": "north", "model": "m", "weight": 0.5}
+    keep(folder, [EntryDraft("alias", f"a{n}", {"targets": [target]}) for n in (3, 1, 2)])
+    text = terminal.done("export", "entries.toml") or (folder / "entries.toml").read_text()
+    other = Terminal(folder / "other")
+    other.folder.mkdir()
+    shutil.copyfile(sqlite_template, other.folder / "causerie.db")
+    assert other.run("import", "entries.toml", "--yes").exit_code == 3, "the key is missing"
+    monkeypatch.setenv("NORTH_API_KEY", SECRET)
+    assert other.run("import", "entries.toml", stdin="n\n").exit_code == 1
+    assert "a1" not in other.done("export"), "nobody has agreed"
+    result = other.run("import", "entries.toml", stdin="y\n")
+    assert (result.exit_code, result.stderr) == (0, "5 entries written.\n"), result.output
+    assert other.done("export") == text
+    monkeypatch.delenv("NORTH_API_KEY")
+    result = other.run("import", "entries.toml")
+    assert result.stderr == "Nothing to write.\n"
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["same"] * 5
+    with sqlite3.connect(other.folder / "causerie.db") as database:
+        audit = database.execute("select action, subject from audit").fetchall()
+    assert sorted(subject for action, subject in audit if action == "configuration.create") == [
+        "alias:a1", "alias:a2", "alias:a3", "provider:north", "provider:south-2",
+    ]  # fmt: skip
+
+
+def test_an_import_shows_what_it_changes(
+    folder: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(folder, [*DRAFTS[:3], DRAFTS[4]])
+    (folder / "entries.toml").write_text(
+        f"""
+[server]
+port = 1
+[[providers]]
+name = "north"
+base_url = "{HERE}"
+max_concurrent = 3
+key = {{ env = "UNSET" }}
+[[providers]]
+name = "away"
+base_url = "{HERE}"
+key = {{ env = "SET" }}
+[[providers]]
+known = "openai"
+[[providers]]
+name = "filed"
+base_url = "http://127.0.0.1:1/v1"
+"""
+    )
+    monkeypatch.setenv("SET", "another-key")
+    result = terminal.run("import", "entries.toml", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "`server` is not imported" in result.stderr
+    rows = [" ".join(line.split()) for line in result.stdout.splitlines()[1:]]
+    assert rows == [
+        "changed provider north max_concurrent",
+        "changed provider away switched on, key",
+        "new provider openai -",
+        f"locked provider filed set by {folder / 'causerie.toml'}:8",
+    ]
+    found = tomllib.loads(terminal.done("export"))
+    assert [one.get("name") for one in found["providers"]] == [
+        "north", "south-2", "away", "openai",
+    ]  # fmt: skip
+    assert found["providers"][0]["key"] == {"env": "NORTH_API_KEY"}, "the kept key stays"
+    assert len(found["aliases"][0]["targets"]) == 2
+
+
+def test_an_import_that_does_not_hold_tells_all_problems(folder: Path, terminal: Terminal) -> None:
+    keep(folder, [DRAFTS[0], DRAFTS[4]])
+    before = terminal.done("export")
+    (folder / "entries.toml").write_text(
+        """
+[[providers]]
+name = "north"
+base_url = "http://elsewhere.example/v1"
+key = { env = "UNSET" }
+[[providers]]
+name = "wrong"
+base_url = "nowhere"
+colour = 1
+[[aliases]]
+id = "lost"
+targets = [{ provider = "nobody", model = "m" }]
+[[aliases]]
+id = "lost"
+targets = []
+"""
+    )
+    result = terminal.run("import", "entries.toml", "--yes")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert 'entries.toml:13: "lost" stands here twice' in result.stderr
+    text = (folder / "entries.toml").read_text()
+    (folder / "entries.toml").write_text(text.rpartition("[[aliases]]")[0])
+    result = terminal.run("import", "entries.toml", "--yes")
+    assert result.exit_code == 3
+    for words in (
+        "entries.toml:2: key: the variable UNSET is not set",
+        "entries.toml:6: base_url: is",
+        "entries.toml:6: colour: ",
+        "entries.toml:10: targets[0].provider: no provider",
+    ):
+        assert words in result.stderr
+    assert "reached at another place" in result.stderr
+    assert terminal.done("export") == before
+    inline = '[[providers]]\nname = "x"\nkey = "sk-inline"\n[[aliases]]\n'
+    (folder / "entries.toml").write_text(inline)
+    result = terminal.run("import", "entries.toml", "--yes")
+    assert result.exit_code == 3
+    assert "entries.toml:1: key: is no place of a key" in result.stderr
+    assert "entries.toml:4: id: is missing" in result.stderr
+    assert "sk-inline" not in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from faultkit import Reply, Upstream, upstream
 from hostedkit import config, office
 from service import Service, serving
+from typer.testing import CliRunner
 from waiting import eventually
 
 from causerie.cli.key import digest_line, new_key
+from causerie.cli.root import app
 
 OPERATOR = new_key()
 SECRET = "sk-a-key-that-nobody-shows-again"
@@ -153,6 +156,32 @@ async def test_a_kept_key_is_never_sent_to_another_address(service: Service) -> 
         status, changed = await api.ask("PUT", place, {"settings": moved, "key": ""})
         assert (status, changed["has_key"]) == (200, False)
         assert (await api.ask("DELETE", place))[0] == 204
+
+
+async def test_a_running_service_takes_over_what_is_imported(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service.log.parent
+    monkeypatch.setenv("EAST_API_KEY", SECRET)
+    async with others() as up, operating(service) as api:
+        place = f'base_url = "{up.base_url}"\nkey = {{ env = "EAST_API_KEY" }}'
+        alias = '[[aliases]]\nid = "read"\ntargets = [{ provider = "east", model = "m" }]'
+        entries = folder / "entries.toml"
+        entries.write_text(f'[[providers]]\nname = "east"\n{place}\n{alias}\n')
+        words = ["import", str(entries), "--yes", "--config", str(folder / "causerie.toml")]
+        monkeypatch.chdir(folder)
+        result = await asyncio.to_thread(CliRunner().invoke, app, words)
+        assert result.exit_code == 0, result.output
+
+        async def answered() -> bool:
+            return (await chat(service, "read"))[0] == 200
+
+        await eventually(answered)
+        assert up.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
+        _, listed = await api.ask("GET", ENTRIES)
+        made = [each for each in listed["data"] if each["name"] in ("east", "read")]
+        for each in reversed(made):
+            assert (await api.ask("DELETE", f"{ENTRIES}/{each['id']}"))[0] == 204
 
 
 async def test_a_provider_is_tried_before_it_is_kept(service: Service) -> None:

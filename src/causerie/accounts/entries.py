@@ -14,6 +14,8 @@ from causerie.accounts.ports import AccountStore, Repositories, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
 
+_MOST_TOLD = 500
+
 
 class Entries:
     """Entries, read by the service and changed by operators.
@@ -73,29 +75,20 @@ class Entries:
 
     async def add(self, actor: Actor, made: StoredEntry) -> None:
         """Keep a new entry; raises :class:`InvalidRequest` where its name is taken."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            try:
-                await repositories.entries.add(made)
-            except Taken as failure:
-                raise InvalidRequest(
-                    f"There is an entry of {made.kind} {made.name} already.",
-                    code="taken",
-                    status=409,
-                ) from failure
-            await self._noted(repositories, actor, "create", made, what=_told(None, made))
+        await self.keep(actor, [(None, made)])
 
     async def change(self, actor: Actor, before: StoredEntry, after: StoredEntry) -> None:
         """Keep what an entry is now; raises :class:`InvalidRequest` if it has changed meanwhile."""
-        if before.enabled != after.enabled and before.body == after.body:
-            action = "enable" if after.enabled else "disable"
-        else:
-            action = "change"
+        await self.keep(actor, [(before, after)])
+
+    async def keep(
+        self, actor: Actor, entries: Sequence[tuple[StoredEntry | None, StoredEntry]]
+    ) -> None:
+        """Keep several entries, each with what it was before if it is not new: all or none."""
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            if not await repositories.entries.change(after, before.version):
-                raise meanwhile()
-            await self._noted(repositories, actor, action, after, what=_told(before, after))
+            for before, after in entries:
+                await self._keep(repositories, actor, before, after)
 
     async def remove(self, actor: Actor, gone: StoredEntry) -> None:
         """Forget an entry, with its credential; raises :class:`NotFound`."""
@@ -111,6 +104,28 @@ class Entries:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
             noted = audited(self._clock(), actor, "provider.test", base_url[:200], outcome=outcome)
             await repositories.audit.add(noted)
+
+    async def _keep(
+        self,
+        repositories: Repositories,
+        actor: Actor,
+        before: StoredEntry | None,
+        after: StoredEntry,
+    ) -> None:
+        if before is None:
+            action = "create"
+            try:
+                await repositories.entries.add(after)
+            except Taken as failure:
+                words = f"There is an entry of {after.kind} {after.name} already."
+                raise InvalidRequest(words, code="taken", status=409) from failure
+        else:
+            switched = before.enabled != after.enabled and before.body == after.body
+            action = ("enable" if after.enabled else "disable") if switched else "change"
+            if not await repositories.entries.change(after, before.version):
+                raise meanwhile()
+        what = changes_of(before, after)[:_MOST_TOLD] or "none"
+        await self._noted(repositories, actor, action, after, what=what)
 
     async def _noted(
         self,
@@ -132,10 +147,10 @@ def meanwhile() -> InvalidRequest:
     return InvalidRequest(words, code="changed_meanwhile", status=409)
 
 
-def _told(before: StoredEntry | None, after: StoredEntry) -> str:
+def changes_of(before: StoredEntry | None, after: StoredEntry) -> str:
     """Return the names of the settings that a change touches, never their values."""
     was = before.body if before is not None else {}
     names = {name for name in {*was, *after.body} if was.get(name) != after.body.get(name)}
     if after.credential != (before.credential if before is not None else None):
         names.add("key")
-    return ", ".join(sorted(names))[:500] or "none"
+    return ", ".join(sorted(names))

@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "import": CommandEntry(
         "import_config",
         "import_config",
-        "Turn the configuration of LiteLLM's proxy into a `causerie.toml`.",
+        "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
     ),
     "reload": CommandEntry(
         "reload", "reload", "Tell a running service to read its configuration anew."

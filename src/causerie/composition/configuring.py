@@ -13,7 +13,7 @@ import msgspec
 from causerie.accounts.entries import Entries, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
-from causerie.composition.entries import SECTIONS, entry_of, in_force, reasons
+from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -23,10 +23,9 @@ from causerie.operations.trial import Trial, trial
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entries import NAMES, OFF
+from causerie.settings.entries import NAMES
 
 _KINDS: tuple[EntryKind, ...] = ("provider", "alias")
-_WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
@@ -148,16 +147,10 @@ class LiveConfiguration:
             loaded = await asyncio.to_thread(configuration.read, stored)
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
-        before = configuration.loaded.left_out
-        problems = [
-            f"{entry_of(each).origin}: {reason}"
-            for each in stored
-            for reason in loaded.left_out.get(entry_of(each).key, ())
-            if reason != OFF
-            and (each is touched or (each.enabled and entry_of(each).key not in before))
-        ]
-        if problems:
-            raise _invalid(problems)
+        entries = [entry_of(each) for each in stored]
+        keys = () if touched is None else (entry_of(touched).key,)
+        if found := new_problems(entries, loaded, configuration.loaded, keys):
+            raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
     async def _in_force(self, entry: StoredEntry) -> EntryView:
@@ -210,7 +203,7 @@ def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> N
     """Never send a key that is kept to somebody else than the one that it was given for."""
     if wish.key is not None or before.credential is None:
         return
-    if any(before.body.get(name) != after.body.get(name) for name in _WHERE_SENT):
+    if moved(before.body, after.body):
         raise InvalidRequest(
             "Where the provider is reached has changed, so give its key anew.", param="key"
         )

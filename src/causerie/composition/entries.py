@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from causerie.accounts.entry import EntryKind, StoredEntry
 from causerie.composition.validated import checked
 from causerie.settings import Loaded
 from causerie.settings.credentials import Credentials
-from causerie.settings.entries import Entry, ReadWith, Section, merged
+from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 
 SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
     {"provider": "providers", "alias": "aliases"}
 )
 
+KINDS: Mapping[Section, EntryKind] = MappingProxyType({two: one for one, two in SECTIONS.items()})
+_WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
 
 
@@ -59,3 +62,24 @@ def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
     """Return true if the entry is a part of these settings."""
     return stored.enabled and not stored.unreadable and entry_of(stored).key not in loaded.left_out
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return true if a key would be sent elsewhere than where it was given for."""
+    return any(before.get(name) != after.get(name) for name in _WHERE_SENT)
+
+
+def new_problems(
+    entries: Sequence[Entry], loaded: Loaded, before: Loaded, touched: Collection[EntryKey]
+) -> list[tuple[Entry, str]]:
+    """Return why entries would not hold in these settings.
+
+    Entries that did not hold ``before`` may stay so, other than those that are ``touched``.
+    """
+    return [
+        (entry, reason)
+        for entry in entries
+        for reason in loaded.left_out.get(entry.key, ())
+        if reason != OFF
+        and (entry.key in touched or (entry.enabled and entry.key not in before.left_out))
+    ]

@@ -31,6 +31,8 @@ class Entry:
     name: str
     body: Mapping[str, Any]
     enabled: bool = True
+    place: str = ""
+    """File and line that it was read from, if it was."""
 
     @property
     def key(self) -> EntryKey:
@@ -40,6 +42,8 @@ class Entry:
     @property
     def origin(self) -> str:
         """Return the place that problems name."""
+        if self.place:
+            return self.place
         noun = "provider" if self.section == "providers" else "alias"
         return f'the entry of {noun} "{self.name}"'
 
@@ -69,12 +73,18 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     return replace(alone, left_out=left_out)
 
 
-def _refused(entry: Entry, alone: Loaded) -> tuple[str, ...]:
-    """Return why the entry is not even tried."""
+def filed_place(entry: Entry, alone: Loaded) -> str:
+    """Return the place at which the file has this name, or nothing."""
     for index, one in enumerate(getattr(alone.settings, entry.section)):
         if getattr(one, NAMES[entry.section]) == entry.name:
-            place = alone.where((entry.section, index))
-            return (f'"{entry.name}" is taken by {place}, which wins',)
+            return alone.where((entry.section, index))
+    return ""
+
+
+def _refused(entry: Entry, alone: Loaded) -> tuple[str, ...]:
+    """Return why the entry is not even tried."""
+    if place := filed_place(entry, alone):
+        return (f'"{entry.name}" is taken by {place}, which wins',)
     if entry.section == "aliases":
         return ()
     named = [".".join(path) for path in _FILE_ONLY if _given(entry.body, path)]

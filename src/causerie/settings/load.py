@@ -174,10 +174,19 @@ def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path
 def _read(file: Path | None, text: str | None) -> _Layers:
     if file is None:
         return _Layers({}, {}, {}, None)
+    text, values = parsed(file, text)
+    return _Layers(values, {}, line_numbers(text), file, text)
+
+
+def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return a file's text and values; with a ``text`` it is not read, but says this.
+
+    Raises :class:`SettingsError`.
+    """
     try:
         if text is None:
             text = file.read_text(encoding="utf-8-sig")
-        return _Layers(tomllib.loads(text), {}, line_numbers(text), file, text)
+        return text, tomllib.loads(text)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise SettingsError([Problem(str(file), "", f"{reason}; name a readable file")]) from error
