@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from causerie.accounts.audit import entry as audited
@@ -14,7 +14,13 @@ from causerie.accounts.ports import AccountStore, Repositories, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
 
-_MOST_TOLD = 500
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """A change of an entry; without ``before`` it is new, without ``after`` it is deleted."""
+
+    before: StoredEntry | None
+    after: StoredEntry | None
 
 
 class Entries:
@@ -75,28 +81,41 @@ class Entries:
 
     async def add(self, actor: Actor, made: StoredEntry) -> None:
         """Keep a new entry; raises :class:`InvalidRequest` where its name is taken."""
-        await self.keep(actor, [(None, made)])
+        await self.write(actor, [EntryChange(None, made)])
 
     async def change(self, actor: Actor, before: StoredEntry, after: StoredEntry) -> None:
         """Keep what an entry is now; raises :class:`InvalidRequest` if it has changed meanwhile."""
-        await self.keep(actor, [(before, after)])
-
-    async def keep(
-        self, actor: Actor, entries: Sequence[tuple[StoredEntry | None, StoredEntry]]
-    ) -> None:
-        """Keep several entries, each with what it was before if it is not new: all or none."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            for before, after in entries:
-                await self._keep(repositories, actor, before, after)
+        await self.write(actor, [EntryChange(before, after)])
 
     async def remove(self, actor: Actor, gone: StoredEntry) -> None:
         """Forget an entry, with its credential; raises :class:`NotFound`."""
+        await self.write(actor, [EntryChange(gone, None)])
+
+    async def write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
+        """Make several changes: all of them, or none."""
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            if not await repositories.entries.remove(gone.id):
+            for each in changes:
+                await self._write(repositories, actor, each)
+
+    async def _write(self, repositories: Repositories, actor: Actor, change: EntryChange) -> None:
+        before, after = change.before, change.after
+        if before is not None and after is not None:
+            if not await repositories.entries.change(after, before.version):
+                raise meanwhile()
+            done = _switched(before, after) or "change"
+            await self._noted(repositories, actor, done, after, what=_told(before, after))
+        elif after is not None:
+            try:
+                await repositories.entries.add(after)
+            except Taken as failure:
+                words = f"There is an entry of {after.kind} {after.name} already."
+                raise InvalidRequest(words, code="taken", status=409) from failure
+            await self._noted(repositories, actor, "create", after, what=_told(None, after))
+        elif before is not None:
+            if not await repositories.entries.remove(before.id):
                 raise no_such("entry")
-            await self._noted(repositories, actor, "delete", gone)
+            await self._noted(repositories, actor, "delete", before)
 
     async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
         """Write down that a provider was tried."""
@@ -104,28 +123,6 @@ class Entries:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
             noted = audited(self._clock(), actor, "provider.test", base_url[:200], outcome=outcome)
             await repositories.audit.add(noted)
-
-    async def _keep(
-        self,
-        repositories: Repositories,
-        actor: Actor,
-        before: StoredEntry | None,
-        after: StoredEntry,
-    ) -> None:
-        if before is None:
-            action = "create"
-            try:
-                await repositories.entries.add(after)
-            except Taken as failure:
-                words = f"There is an entry of {after.kind} {after.name} already."
-                raise InvalidRequest(words, code="taken", status=409) from failure
-        else:
-            switched = before.enabled != after.enabled and before.body == after.body
-            action = ("enable" if after.enabled else "disable") if switched else "change"
-            if not await repositories.entries.change(after, before.version):
-                raise meanwhile()
-        what = changes_of(before, after)[:_MOST_TOLD] or "none"
-        await self._noted(repositories, actor, action, after, what=what)
 
     async def _noted(
         self,
@@ -147,10 +144,21 @@ def meanwhile() -> InvalidRequest:
     return InvalidRequest(words, code="changed_meanwhile", status=409)
 
 
-def changes_of(before: StoredEntry | None, after: StoredEntry) -> str:
+def _switched(before: StoredEntry, after: StoredEntry) -> str:
+    """Return what the audit log calls a change that only switches an entry on or off."""
+    if before.enabled == after.enabled or before.body != after.body:
+        return ""
+    return "enable" if after.enabled else "disable"
+
+
+def _told(before: StoredEntry | None, after: StoredEntry) -> str:
+    return ", ".join(changed_settings(before, after))[:500] or "none"
+
+
+def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence[str]:
     """Return the names of the settings that a change touches, never their values."""
     was = before.body if before is not None else {}
     names = {name for name in {*was, *after.body} if was.get(name) != after.body.get(name)}
     if after.credential != (before.credential if before is not None else None):
         names.add("key")
-    return ", ".join(sorted(names))
+    return sorted(names)

@@ -105,7 +105,7 @@ WORDS = {
     Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
     Action.PROVIDERS_SEE: "see providers, their capabilities, and routing explanations",
     Action.PROVIDERS_PROBE: "probe providers and apply the results",
-    Action.CONFIGURATION_CHANGE: "try, create, change and delete providers and aliases",
+    Action.CONFIGURATION_CHANGE: "try providers; create, change and delete configuration entries",
 }
 
 _ = Extent.NO

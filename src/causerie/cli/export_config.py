@@ -17,7 +17,8 @@ from causerie.cli.options import Config, Set
 from causerie.composition.entries import SECTIONS, entry_of, reasons
 from causerie.settings import Loaded
 from causerie.settings.edit import by_hand
-from causerie.settings.entries import NAMES, Entry, EntryKey, without_providers_off
+from causerie.settings.entries import Entry, EntryKey, without_switched_off
+from causerie.settings.entry_rules import NAMES
 
 _HEAD = """\
 # Entries of the configuration in the database, by `causerie export`.
@@ -53,7 +54,8 @@ def export_config(
 
 def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
     """Return the entries as text: by kind, oldest first."""
-    kept = {one.key: one for one in without_providers_off([entry_of(each) for each in stored])}
+    usable = without_switched_off([entry_of(each) for each in stored], loaded)
+    kept = {one.key: one for one in usable}
     tables = [
         "\n".join(_table(each, kept, loaded))
         for kind in SECTIONS
@@ -70,7 +72,7 @@ def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) 
     if why:
         yield f"# Not in force: {' '.join(why.split())}"
     elif entry.body != full.body:
-        yield "# Without its targets at providers that are switched off."
+        yield "# Without its targets that are switched off."
     values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:

@@ -23,15 +23,16 @@ from causerie.operations.trial import Trial, trial
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entries import NAMES
+from causerie.settings.entry_rules import NAMES
 
-_KINDS: tuple[EntryKind, ...] = ("provider", "alias")
+_BY_ENTRY = "the entry of "
+_NOT_SHOWN = ("keys", "options")
 _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
 
 class LiveConfiguration:
-    """Providers and aliases of one service. One change is made after the other."""
+    """Entries of one service's configuration. One change is made after the other."""
 
     def __init__(self, parts: RunningService, entries: Entries) -> None:
         self._parts = parts
@@ -45,7 +46,7 @@ class LiveConfiguration:
         loaded, stored = self._configuration().loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
-        return [each for kind in _KINDS for each in (*filed, *made) if each.kind == kind]
+        return [each for kind in SECTIONS for each in (*filed, *made) if each.kind == kind]
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         """One of the database; raises :class:`NotFound`."""
@@ -191,7 +192,7 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
         words = "`settings` holds `key`; give the key itself as `key` next to it."
         raise InvalidRequest(words, param="settings")
     if wish.key and kind != "provider":
-        raise InvalidRequest("An alias has no key.", param="key")
+        raise InvalidRequest("Only a provider has a key here.", param="key")
     try:
         key = one_word(wish.key, "it holds") if wish.key else wish.key
     except ValueError as error:
@@ -244,34 +245,39 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
-    """Yield what the file says; an entry of the database has no line."""
+    """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
         for index, one in enumerate(getattr(loaded.settings, section)):
             where = loaded.where((section, index))
-            if where.startswith("the entry of "):
+            if where.startswith(_BY_ENTRY):
                 continue
-            settings = _written(one)
-            has_key = settings.pop("key", None) is not None
+            said = {
+                name: value
+                for name, value in _written(one).items()
+                if not loaded.where((section, index, name)).startswith(_BY_ENTRY)
+            }
+            has_key = said.pop("key", None) is not None
             yield EntryView(
                 id="",
                 kind=kind,
-                name=settings[NAMES[section]],
+                name=said[NAMES[section]],
                 origin="file",
                 locked=True,
                 where=where,
                 enabled=True,
                 in_force=True,
-                settings=settings,
+                settings=said,
                 has_key=has_key,
             )
 
 
 def _written(value: Any) -> Any:
-    """Return settings as a file would say them: without what is so by default."""
+    """Return settings as a file would say them: without defaults, digests and foreign options."""
     if isinstance(value, msgspec.Struct):
         return {
             field.name: _written(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
-            if field.required or getattr(value, field.name) != field.default
+            if (field.required or getattr(value, field.name) != field.default)
+            and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }
     return [_written(each) for each in value] if isinstance(value, tuple) else value

@@ -14,7 +14,13 @@ from causerie.settings.credentials import Credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 
 SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
-    {"provider": "providers", "alias": "aliases"}
+    {
+        "provider": "providers",
+        "alias": "aliases",
+        "catalog_model": "catalog",
+        "model": "models",
+        "door": "doors",
+    }
 )
 
 KINDS: Mapping[Section, EntryKind] = MappingProxyType({two: one for one, two in SECTIONS.items()})

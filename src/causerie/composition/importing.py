@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-from causerie.accounts.entries import Entries, changes_of
+from causerie.accounts.entries import Entries, EntryChange, changed_settings
 from causerie.accounts.entry import EntryDraft, StoredEntry
 from causerie.accounts.people import SYSTEM
 from causerie.composition.entries import KINDS, entry_of, merged_with, moved, new_problems
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import secret_value
-from causerie.settings.entries import Entry, ReadWith, filed_place, merged
+from causerie.settings.entries import Entry, ReadWith, merged
 from causerie.settings.entry_file import FiledEntry
+from causerie.settings.entry_rules import filed_index, refusals
 from causerie.settings.problems import Findings
 
 
@@ -57,13 +58,14 @@ class EntryImport:
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
         """Write all of it, or nothing where an entry has changed meanwhile."""
-        written = [(each.before, each.after) for each in steps if each.after is not None]
-        await self._entries.keep(SYSTEM, written)
+        written = [EntryChange(each.before, each.after) for each in steps if each.after is not None]
+        await self._entries.write(SYSTEM, written)
 
     def _step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
         entry = filed.entry
-        if where := filed_place(entry, self._alone):
-            return ImportStep("locked", entry, f"set by {where}")
+        taken = filed_index(entry, self._alone) is not None
+        if taken and (locked := refusals(entry, self._alone)):
+            return ImportStep("locked", entry, "; ".join(locked))
         credential = self._credential(filed, before)
         draft = EntryDraft(KINDS[entry.section], entry.name, entry.body, credential)
         if before is None:
@@ -71,12 +73,10 @@ class EntryImport:
             moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
             return ImportStep("new", entry, "", None, replace(made, created_at=moment))
         after = self._entries.changed(SYSTEM, before, draft)
-        what = changes_of(before, after)
-        if not before.enabled:
-            what = f"switched on, {what}" if what else "switched on"
-        return (
-            ImportStep("changed", entry, what, before, after) if what else ImportStep("same", entry)
-        )
+        what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
+        if not what:
+            return ImportStep("same", entry)
+        return ImportStep("changed", entry, ", ".join(what), before, after)
 
     def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
         """Return the key of the file, an empty text if it has none, ``None``: the kept one stays.

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from causerie.providers.known import KNOWN_PROVIDERS
-from causerie.settings.entries import NAMES, Entry, EntryKey, Section
+from causerie.settings.entries import Entry, EntryKey, Section
+from causerie.settings.entry_rules import NAMES
 from causerie.settings.lines import line_numbers
 from causerie.settings.load import parsed
 from causerie.settings.problems import Findings, Problem, SettingsError
