@@ -156,7 +156,7 @@ base_url = "http://127.0.0.1:1/v1"
         "changed provider north max_concurrent",
         "changed provider away switched on, key",
         "new provider openai -",
-        f"locked provider filed set by {folder / 'causerie.toml'}:8",
+        f'locked provider filed "filed" is taken by {folder / "causerie.toml"}:8, which wins',
     ]
     found = tomllib.loads(terminal.done("export"))
     assert [one.get("name") for one in found["providers"]] == [
@@ -210,3 +210,21 @@ targets = []
     assert "entries.toml:1: key: is no place of a key" in result.stderr
     assert "entries.toml:4: id: is missing" in result.stderr
     assert "sk-inline" not in result.stderr
+
+
+def test_check_and_models_show_what_the_database_holds(folder: Path, terminal: Terminal) -> None:
+    more = EntryDraft("model", "second", {"engine": "fake"})
+    price = EntryDraft("model", "own", {"price": {"prompt": "3"}})
+    keep(folder, [*DRAFTS, more, price])
+    assert "second" not in terminal.done("check") + terminal.done("models")
+    result = terminal.run("check", "--database")
+    assert result.exit_code == 0
+    assert SECRET not in result.output
+    assert f'base_url = "{HERE}"  # the entry of provider "north"\n' in result.stdout
+    assert 'prompt = "3"  # the entry of model "own"\n' in result.stdout
+    assert 'engine = "fake"  # line 7\n' in result.stdout
+    assert tomllib.loads(result.stdout)["models"][1]["id"] == "second"
+    assert 'the entry of provider "away" is not in force: switched off\n' in result.stderr
+    assert 'the entry of alias "gone" is not in force: targets[0]' in result.stderr
+    ids = [one["id"] for one in terminal.json("models", "--database")]
+    assert ids[:2] == ["own", "second"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
 
 from causerie.accounts.entry import StoredEntry
 from causerie.cli.exits import CommandFailed, ExitCode
@@ -23,6 +25,10 @@ from causerie.settings.entries import Entry, ReadWith
 if TYPE_CHECKING:
     from causerie.accounts.entries import Entries
 
+Database = Annotated[
+    bool,
+    typer.Option("--database", help="With the entries that the database of accounts holds."),
+]
 T = TypeVar("T")
 
 
