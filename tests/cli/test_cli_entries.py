@@ -48,6 +48,14 @@ DRAFTS = (
     EntryDraft("alias", "gone", {"targets": [{"provider": "nobody", "model": "m"}]}),
 )
 
+LISTED = {"endpoints": [{"model": "own", "price": {"prompt": "1"}}], "created": "2026-01-02"}
+OTHERS = (
+    EntryDraft("catalog_model", "us/own", LISTED),
+    EntryDraft("model", "own", {"price": {"prompt": "3"}, "queue": {"max_waiting": 1}}),
+    EntryDraft("door", "hosted", {"limits": {"concurrent": 5}}),
+    EntryDraft("door", "more", {"kind": "router", "keys": "accounts"}),
+)
+
 
 @pytest.fixture
 def folder(terminal: Terminal) -> Path:
@@ -101,6 +109,7 @@ def test_the_round_trip_is_exact(
     keep(folder, [each for each in DRAFTS if each.name in ("north", "south-2")])
     target = {"provider": "north", "model": "m", "weight": 0.5}
     keep(folder, [EntryDraft("alias", f"a{n}", {"targets": [target]}) for n in (3, 1, 2)])
+    keep(folder, OTHERS)
     text = terminal.done("export", "entries.toml") or (folder / "entries.toml").read_text()
     other = Terminal(folder / "other")
     other.folder.mkdir()
@@ -110,16 +119,17 @@ def test_the_round_trip_is_exact(
     assert other.run("import", "entries.toml", stdin="n\n").exit_code == 1
     assert "a1" not in other.done("export"), "nobody has agreed"
     result = other.run("import", "entries.toml", stdin="y\n")
-    assert (result.exit_code, result.stderr) == (0, "5 entries written.\n"), result.output
+    assert (result.exit_code, result.stderr) == (0, "9 entries written.\n"), result.output
     assert other.done("export") == text
     monkeypatch.delenv("NORTH_API_KEY")
     result = other.run("import", "entries.toml")
     assert result.stderr == "Nothing to write.\n"
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["same"] * 5
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["same"] * 9
     with sqlite3.connect(other.folder / "causerie.db") as database:
         audit = database.execute("select action, subject from audit").fetchall()
     assert sorted(subject for action, subject in audit if action == "configuration.create") == [
-        "alias:a1", "alias:a2", "alias:a3", "provider:north", "provider:south-2",
+        "alias:a1", "alias:a2", "alias:a3", "catalog_model:us/own", "door:hosted", "door:more",
+        "model:own", "provider:north", "provider:south-2",
     ]  # fmt: skip
 
 

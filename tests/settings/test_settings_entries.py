@@ -82,7 +82,8 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("doors", "open", {"kind": "endpoint", "keys": "off"}, "keys: only the file"),
     ("doors", "endpoint", {"kind": "gateway"}, "an entry may add models"),
     ("doors", "endpoint", {"models": ["gone"]}, "models: no model of our own"),
-    ("doors", "two", {"prefix": "/console"}, "is in use by the service"),
+    ("doors", "two", {"kind": "endpoint", "prefix": "/console"}, "is in use by the service"),
+    ("doors", "two", {"limits": {"concurrent": 1}}, "kind: is missing, and the file has no door"),
     ("doors", "two", {"kind": "router"}, "leads nowhere"),
 ]
 
@@ -132,7 +133,7 @@ def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:
         Entry(
             "catalog", "us/second", {"endpoints": [{"model": "second"}], "created": "2026-01-02"}
         ),
-        Entry("doors", "more", {"models": ["second"]}),
+        Entry("doors", "more", {"kind": "endpoint", "models": ["second"]}),
     ]
     found = read(tmp_path, made, "")
     assert found.left_out == {}

@@ -1,5 +1,5 @@
-"""What an entry of the database may say at all: places on this machine are the file's, and so is
-what the file sets."""
+"""Rules for each entry of the database alone: it names no place on this machine, and changes nothing
+that the file sets."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ NAMES: Mapping[Section, str] = {
     "models": "id",
     "doors": "name",
 }
+DEFAULT_DOORS: Mapping[str, str] = {"gateway": "aliases", "router": "catalog"}
+"""Doors that are there by default, by what is behind them. Their kinds are their names."""
 _PLACE = "only the file may name a place on this machine"
 _PROGRAM = "only the file may say how a program is started"
 _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
@@ -59,8 +61,8 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
         return tuple(_taken(entry, alone, index))
     if entry.section == "models":
         return (*_file_only(entry), *_model(entry.body))
-    if entry.section == "doors" and entry.body.get("keys") not in (None, "accounts"):
-        return ('keys: only the file may say who enters, other than by `keys = "accounts"`',)
+    if entry.section == "doors":
+        return tuple(_door(entry))
     return tuple(_file_only(entry))
 
 
@@ -96,6 +98,14 @@ def _model(body: Mapping[str, Any]) -> Iterator[str]:
             yield f"ref: {_PLACE}; name weights like `hf:ORG/REPO`"
     except (BadReference, OSError):
         return  # the rules say so
+
+
+def _door(entry: Entry) -> Iterator[str]:
+    """Yield why it is no door of its own; limits of a door that is gone do not open another."""
+    if entry.body.get("keys") not in (None, "accounts"):
+        yield 'keys: only the file may say who enters, other than by `keys = "accounts"`'
+    if "kind" not in entry.body and entry.name not in DEFAULT_DOORS:
+        yield f'kind: is missing, and the file has no door "{entry.name}" to add this to'
 
 
 def _given(body: Mapping[str, Any], path: Sequence[str]) -> bool:

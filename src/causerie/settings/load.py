@@ -20,7 +20,7 @@ from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
 from causerie.settings.entries import Entry, EntryKey, Section
-from causerie.settings.entry_rules import NAMES
+from causerie.settings.entry_rules import DEFAULT_DOORS, NAMES
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -30,7 +30,6 @@ from causerie.settings.tree import DEFAULT_MODEL, Settings
 from causerie.settings.values import Secret
 
 FILE_NAME = "causerie.toml"
-_DOORS = {"gateway": "aliases", "router": "catalog"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -240,11 +239,11 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
 
     Those that only entries need come last, so that the door behind plain ``/v1`` stays.
     """
-    filed = [kind for kind, key in _DOORS.items() if values.get(key)]
+    filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
     if filed:
         values.setdefault("models", [])
     sections = {entry.section for entry in entries}
-    added = [kind for kind, key in _DOORS.items() if key in sections and kind not in filed]
+    added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
     if "doors" not in values and (filed or sections - {"providers"}):
         own = ["endpoint"] if values.get("models", True) else []
         late = ["endpoint"] if "models" in sections and not own else []
@@ -261,7 +260,9 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         index = _filed(layers, section, label, entry.name)
         if index is None:
             layers.origins[section, len(tables)] = entry.origin
-            kind = {"kind": entry.name} if section == "doors" and entry.name in _DOORS else {}
+            kind = (
+                {"kind": entry.name} if section == "doors" and entry.name in DEFAULT_DOORS else {}
+            )
             tables.append({**kind, **entry.body, label: entry.name})
             continue
         for name, value in entry.body.items():
