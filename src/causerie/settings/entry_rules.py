@@ -1,5 +1,7 @@
-"""Rules for each entry of the database alone: it names no place on this machine, and changes nothing
-that the file sets."""
+"""Rules for each entry of the database alone.
+
+It names no place on this machine, and changes nothing that the file sets.
+"""
 
 from __future__ import annotations
 
