@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from faultkit import Reply, Upstream, upstream
 from hostedkit import config, office
 from service import Service, serving
+from typer.testing import CliRunner
 from waiting import eventually
 
 from causerie.cli.key import digest_line, new_key
+from causerie.cli.root import app
 
 OPERATOR = new_key()
 SECRET = "sk-a-key-that-nobody-shows-again"
@@ -46,7 +49,7 @@ class Api:
             assert SECRET not in text
             return answer.status, (await answer.json()) if text else None
 
-    async def create(self, kind: str, key: str = "", **settings: object) -> dict[str, Any]:
+    async def create(self, kind: str, key: str = "", /, **settings: object) -> dict[str, Any]:
         body = {"kind": kind, "settings": settings} | ({"key": key} if key else {})
         status, made = await self.ask("POST", ENTRIES, body)
         assert status == 201, made
@@ -79,15 +82,29 @@ async def others() -> AsyncIterator[Upstream]:
 
 async def chat(service: Service, model: str) -> tuple[int, Any]:
     """Ask as the bearer of a key."""
-    async with office(service.log.parent / "data") as behind:
-        key = (await behind.key()).credential
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
-    headers = {"authorization": f"Bearer {key}"}
     async with (
-        aiohttp.ClientSession(service.root, headers=headers) as session,
+        aiohttp.ClientSession(service.root, headers=await bearer(service)) as session,
         session.post("/hosted/v1/chat/completions", json=body) as answer,
     ):
         return answer.status, await answer.json()
+
+
+async def bearer(service: Service) -> dict[str, str]:
+    async with office(service.log.parent / "data") as behind:
+        key = (await behind.key()).credential
+    return {"authorization": f"Bearer {key}"}
+
+
+async def price(service: Service, model: str) -> str:
+    """The price of one request, as the bearer of a key is told."""
+    async with (
+        aiohttp.ClientSession(service.root, headers=await bearer(service)) as session,
+        session.get("/hosted/v1/models") as answer,
+    ):
+        listed = (await answer.json())["data"]
+    [found] = [one["pricing"]["request"] for one in listed if one["id"] == model]
+    return str(found)
 
 
 async def test_a_provider_and_its_alias_from_the_first_to_the_last_request(
@@ -153,6 +170,69 @@ async def test_a_kept_key_is_never_sent_to_another_address(service: Service) -> 
         status, changed = await api.ask("PUT", place, {"settings": moved, "key": ""})
         assert (status, changed["has_key"]) == (200, False)
         assert (await api.ask("DELETE", place))[0] == 204
+
+
+async def test_a_running_service_takes_over_what_is_imported(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service.log.parent
+    monkeypatch.setenv("EAST_API_KEY", SECRET)
+    async with others() as up, operating(service) as api:
+        place = f'base_url = "{up.base_url}"\nkey = {{ env = "EAST_API_KEY" }}'
+        alias = '[[aliases]]\nid = "read"\ntargets = [{ provider = "east", model = "m" }]'
+        entries = folder / "entries.toml"
+        entries.write_text(f'[[providers]]\nname = "east"\n{place}\n{alias}\n')
+        words = ["import", str(entries), "--yes", "--config", str(folder / "causerie.toml")]
+        monkeypatch.chdir(folder)
+        result = await asyncio.to_thread(CliRunner().invoke, app, words)
+        assert result.exit_code == 0, result.output
+
+        async def answered() -> bool:
+            return (await chat(service, "read"))[0] == 200
+
+        await eventually(answered)
+        assert up.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
+        _, listed = await api.ask("GET", ENTRIES)
+        made = [each for each in listed["data"] if each["name"] in ("east", "read")]
+        for each in reversed(made):
+            assert (await api.ask("DELETE", f"{ENTRIES}/{each['id']}"))[0] == 204
+
+
+async def test_prices_limits_models_catalog_and_doors_are_entries(service: Service) -> None:
+    async with operating(service) as api:
+        assert await price(service, "other") == "0"
+        priced = await api.create("model", id="other", price={"request": "0.5"})
+        assert await price(service, "other") == "0.5"
+        _, listed = await api.ask("GET", ENTRIES)
+        mine = [each["settings"] for each in listed["data"] if each["name"] == "other"]
+        assert mine == [{"id": "other", "engine": "fake"}, priced["settings"]]
+        [problem] = await api.problems("POST", ENTRIES, {
+            "kind": "model", "settings": {"id": "small", "price": {"prompt": "1"}},
+        })  # fmt: skip
+        assert "price: is set by" in problem
+        assert "causerie.toml:" in problem
+        capped = await api.create("door", name="hosted", limits={"requests_per_minute": 1})
+        assert [(await chat(service, "other"))[0] for _ in range(2)] == [200, 429]
+        assert (await api.ask("POST", f"{ENTRIES}/{capped['id']}/disable", {}))[0] == 200
+        assert (await chat(service, "other"))[0] == 200
+        third = await api.create("model", id="third", engine="fake")
+        assert (await chat(service, "third"))[0] == 200
+        listing = await api.create("catalog_model", id="us/third", endpoints=[{"model": "third"}])
+        router = await api.create("door", name="market", kind="router")
+        assert [one["id"] for one in (await api.ask("GET", "/market/v1/models"))[1]["data"]] == [
+            "us/third"
+        ]
+        listed, leads = await api.problems("DELETE", f"{ENTRIES}/{third['id']}")
+        assert 'the entry of catalog model "us/third"' in listed
+        assert 'the entry of door "market"' in leads
+        for entry in (router, listing, third, capped, priced):
+            assert (await api.ask("DELETE", f"{ENTRIES}/{entry['id']}"))[0] == 204
+        assert (await chat(service, "third"))[0] == 404
+        assert await price(service, "other") == "0"
+        _, listed = await api.ask("GET", "/api/audit?limit=100")
+        subjects = [each["subject"] for each in listed["data"]]
+        for subject in ("model:other", "door:hosted", "model:third", "catalog_model:us/third"):
+            assert subjects.count(subject) >= 2
 
 
 async def test_a_provider_is_tried_before_it_is_kept(service: Service) -> None:

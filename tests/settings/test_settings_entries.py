@@ -66,6 +66,25 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("aliases", "x", {"targets": [{"provider": "gone", "model": "m"}]}, "no provider is"),
     ("aliases", "x", {}, "targets: "),
     ("providers", "own", {"base_url": HERE}, 'of provider "own"'),
+    ("models", "own", {"ref": "hf:a/b"}, "causerie.toml:2, which wins; an entry may add name"),
+    ("models", "priced", {"price": {"prompt": "2"}}, "price: is set by"),
+    ("models", "priced", {}, "is taken by"),
+    ("models", "x", {"engine": "mine"}, "engine: only the file"),
+    ("models", "x", {"ref": "/weights.gguf"}, "ref: only the file"),
+    ("models", "x", {"ref": "hf:a/b", "template": "/t"}, "template: only the file"),
+    ("models", "x", {"ref": "hf:a/b", "llamacpp": {"lora": ["/l"]}}, "llamacpp.lora: only"),
+    ("models", "x", {"ref": "hf:a/b", "vllm": {"command": "id"}}, "vllm.command: only"),
+    ("models", "x", {"ref": "hf:a/b", "keys": ["0" * 64]}, "keys: only the file"),
+    ("models", "x", {"engine": "fake", "options": {"a": 1}}, "options: only the file"),
+    ("models", "x", {}, "ref: is missing"),
+    ("catalog", "no-slug", {"endpoints": [{"model": "own"}]}, "id: is"),
+    ("catalog", "a/b", {"endpoints": [{"model": "gone"}]}, "no model of our own"),
+    ("doors", "open", {"kind": "endpoint", "keys": "off"}, "keys: only the file"),
+    ("doors", "endpoint", {"kind": "gateway"}, "an entry may add models"),
+    ("doors", "endpoint", {"models": ["gone"]}, "models: no model of our own"),
+    ("doors", "two", {"kind": "endpoint", "prefix": "/console"}, "is in use by the service"),
+    ("doors", "two", {"limits": {"concurrent": 1}}, "kind: is missing, and the file has no door"),
+    ("doors", "two", {"kind": "router"}, "leads nowhere"),
 ]
 
 
@@ -77,6 +96,7 @@ def test_an_entry_that_does_not_hold_is_left_out_with_its_reason(
     tmp_path: Path, entry: Entry, words: str
 ) -> None:
     text = FILE + '[[models]]\nid = "own/model"\nengine = "fake"\n'
+    text += '[[models]]\nid = "priced"\nengine = "fake"\nprice = { prompt = "1" }\n'
     found = read(tmp_path, [NORTH, entry, CHAT], text)
     assert list(found.left_out) == [entry.key]
     assert words in "; ".join(found.left_out[entry.key])
@@ -89,6 +109,57 @@ def test_what_stands_on_a_broken_entry_is_left_out_too(tmp_path: Path) -> None:
     found = read(tmp_path, [broken, CHAT])
     assert set(found.left_out) == {broken.key, CHAT.key}
     assert found.settings == load(text=FILE, file=tmp_path / "causerie.toml", environ={}).settings
+
+
+def test_what_the_file_does_not_set_is_added_to_what_it_names(tmp_path: Path) -> None:
+    added = [
+        Entry("models", "own", {"price": {"prompt": "3"}, "queue": {"max_waiting": 1}}),
+        Entry("doors", "endpoint", {"limits": {"concurrent": 2}, "unknown_params": "reject"}),
+    ]
+    found = read(tmp_path, added)
+    assert found.left_out == {}
+    [model], [door] = found.settings.models, found.settings.doors
+    assert (model.engine, model.price.prompt, model.queue.max_waiting) == ("fake", "3", 1)
+    assert (door.limits.concurrent, door.unknown_params) == (2, "reject")
+    assert found.where(("models", 0, "price", "prompt")) == 'the entry of model "own"'
+    assert found.where(("models", 0, "id")).endswith("causerie.toml:3")
+    wrong = Entry("models", "own", {"price": {"prompt": "free"}})
+    assert "price.prompt: is" in read(tmp_path, [wrong]).left_out[wrong.key][0]
+
+
+def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:
+    made = [
+        Entry("models", "second", {"engine": "fake"}),
+        Entry(
+            "catalog", "us/second", {"endpoints": [{"model": "second"}], "created": "2026-01-02"}
+        ),
+        Entry("doors", "more", {"kind": "endpoint", "models": ["second"]}),
+    ]
+    found = read(tmp_path, made, "")
+    assert found.left_out == {}
+    assert [one.id for one in found.settings.models] == ["smollm2-135m", "second"]
+    assert [one.name for one in found.settings.doors] == ["endpoint", "router", "more"]
+    off = Entry("models", "second", {"engine": "fake"}, enabled=False)
+    assert set(read(tmp_path, [off, *made[1:]], "").left_out) == {made[1].key, made[2].key}
+
+
+def test_limits_of_the_default_gateway_are_no_other_door(tmp_path: Path) -> None:
+    limits = Entry("doors", "gateway", {"limits": {"concurrent": 2}})
+    found = read(tmp_path, [NORTH, CHAT, limits])
+    assert [(one.name, one.kind) for one in found.settings.doors] == [
+        ("endpoint", "endpoint"), ("gateway", "gateway"),
+    ]  # fmt: skip
+    assert found.settings.doors[1].limits.concurrent == 2
+    assert list(read(tmp_path, [NORTH, limits]).left_out) == [limits.key]
+
+
+def test_models_of_a_mere_gateway_get_the_last_door(tmp_path: Path) -> None:
+    alias = '[[aliases]]\nid = "a"\ntargets = [{ provider = "filed", model = "m" }]\n'
+    text = FILE.partition("[[providers]]")[2]
+    made = Entry("models", "second", {"engine": "fake"})
+    found = read(tmp_path, [made], f"[[providers]]{text}{alias}")
+    assert [one.name for one in found.settings.doors] == ["gateway", "endpoint"]
+    assert [one.id for one in found.settings.models] == ["second"]
 
 
 def test_a_provider_that_is_switched_off_is_no_target(tmp_path: Path) -> None:

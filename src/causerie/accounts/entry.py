@@ -14,12 +14,12 @@ from typing import Any, Literal
 CHANGED = "configuration"
 """The subject under which every process hears of a change."""
 
-EntryKind = Literal["provider", "alias"]
+EntryKind = Literal["provider", "alias", "catalog_model", "model", "door"]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A provider or an alias; ``version`` counts its changes."""
+    """An entry as it is kept; ``version`` counts its changes."""
 
     id: str
     kind: EntryKind

@@ -106,7 +106,7 @@ WORDS = {
     Action.SERVICE_SEE: "see usage, requests, alerts and audit log of the whole service",
     Action.PROVIDERS_SEE: "see providers, their capabilities, and routing explanations",
     Action.PROVIDERS_PROBE: "probe providers and apply the results",
-    Action.CONFIGURATION_CHANGE: "try, create, change and delete providers and aliases",
+    Action.CONFIGURATION_CHANGE: "try providers; create, change and delete configuration entries",
     Action.ALERTS_TEST: "send a test by a channel of alerts",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from typing import Annotated, Any
@@ -11,9 +11,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from causerie.accounts.entry import StoredEntry
+from causerie.cli.database_entries import Database, with_database
 from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
+from causerie.composition.entries import entry_of, reasons
 from causerie.composition.validated import checked
 from causerie.settings import Loaded, Secret
 from causerie.settings.decode import is_secret, names_user
@@ -41,6 +44,7 @@ def check(
     pairs: Set = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
+    database: Database = False,
 ) -> None:
     """Check the configuration and show what is set, and where each value comes from.
 
@@ -50,6 +54,9 @@ def check(
     that are named by a path; commands that give secrets are not run, and nothing
     is fetched.
 
+    With `--database` the entries that operators have made are shown too, and on
+    stderr those that are not in force, with the reason.
+
     **Examples**
 
     `causerie check`
@@ -58,10 +65,19 @@ def check(
     """
     with reporting():
         loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
+        if database:
+            loaded, stored = with_database(config, pairs)
+            _tell_left_out(stored, loaded)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         if not quiet:
             typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
+
+
+def _tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
+    for each in stored:
+        for reason in reasons(each, loaded) if each.enabled else ("switched off",):
+            typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)
 
 
 def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``causerie import``: the configuration of another program as a ``causerie.toml``."""
+"""``causerie import``: entries into the database, or another program's configuration as a file."""
 
 from __future__ import annotations
 
@@ -11,45 +11,72 @@ import typer
 import yaml
 
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.import_entries import import_entries
 from causerie.cli.key import digest_line
 from causerie.cli.litellm_config import Alias, Imported, ImportedTarget, imported
 from causerie.cli.litellm_providers import Upstream
+from causerie.cli.options import Config, Set
 from causerie.settings.environment import variables
 
 _LITELLM_PORT = 4000
 
 
 def import_config(
-    litellm: Annotated[
-        Path, typer.Option("--litellm", metavar="FILE", help="LiteLLM's `config.yaml`.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write. Unset: stdout.")
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Entries as `causerie export` writes them."),
     ] = None,
+    litellm: Annotated[
+        Path | None, typer.Option("--litellm", metavar="FILE", help="LiteLLM's `config.yaml`.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, with --litellm. Unset: stdout."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: Config = None,
+    pairs: Set = None,
 ) -> None:
-    """Turn the configuration of LiteLLM's proxy into a `causerie.toml`.
+    """Take entries of a file over into the database, or LiteLLM's configuration into a file.
 
-    Models, providers, wildcards, fallbacks, limits, prices and the master key
-    are carried over. What is not is listed on stderr, each with its place and
-    what to do instead. A file that exists is never written over.
+    The entries of FILE are checked together with the configuration and with
+    those that the database holds. What would change is shown, and you are
+    asked; then all is written, or nothing. Keys are read where FILE says that
+    they are. Entries that FILE does not name stay.
+
+    With `--litellm` the configuration of LiteLLM's proxy becomes a
+    `causerie.toml`: models, providers, wildcards, fallbacks, limits, prices
+    and the master key. What is not carried over is listed on stderr, each with
+    its place and what to do instead. A file that exists is never written over.
 
     **Examples**
+
+    `causerie import entries.toml --yes`
 
     `causerie import --litellm config.yaml -o causerie.toml && causerie check`
     """
     with reporting():
-        result = imported(_document(litellm), variables())
-        if not result.aliases:
-            _tell(result)
-            raise CommandFailed(
-                f"{litellm}: nothing in `model_list` can be carried over", ExitCode.CONFIGURATION
-            )
-        text = "\n".join(toml(result)) + "\n"
-        if output is None:
-            typer.echo(text, nl=False)
+        if file is not None and litellm is None and output is None:
+            import_entries(file, config, pairs, yes=yes)
+        elif litellm is not None and file is None:
+            _import_litellm(litellm, output)
         else:
-            _write(output, text)
+            raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
+
+
+def _import_litellm(source: Path, output: Path | None) -> None:
+    result = imported(_document(source), variables())
+    if not result.aliases:
         _tell(result)
+        raise CommandFailed(
+            f"{source}: nothing in `model_list` can be carried over", ExitCode.CONFIGURATION
+        )
+    text = "\n".join(toml(result)) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write(output, text)
+    _tell(result)
 
 
 def _tell(result: Imported) -> None:
@@ -70,7 +97,8 @@ def _document(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Write a new file."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

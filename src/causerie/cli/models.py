@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from causerie.cli.cached import size_text
+from causerie.cli.database_entries import Database, with_database
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
 from causerie.cli.terminal import WHOLE_LINES
@@ -35,6 +36,7 @@ def models(
     config: Config = None,
     pairs: Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+    database: Database = False,
 ) -> None:
     """List the configured models, and the weights in the cache.
 
@@ -45,7 +47,8 @@ def models(
     `causerie models --json`
     """
     with reporting():
-        rows = asyncio.run(listed(settings_in_force(config, pairs).settings))
+        found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
+        rows = asyncio.run(listed(found.settings))
         if as_json:
             typer.echo(msgspec.json.encode(rows))
         else:

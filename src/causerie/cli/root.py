@@ -53,10 +53,15 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "check",
         "Check the configuration and show what is set, and where each value comes from.",
     ),
+    "export": CommandEntry(
+        "export_config",
+        "export_config",
+        "Write the entries of the configuration that the database holds, as a file.",
+    ),
     "import": CommandEntry(
         "import_config",
         "import_config",
-        "Turn the configuration of LiteLLM's proxy into a `causerie.toml`.",
+        "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
     ),
     "reload": CommandEntry(
         "reload", "reload", "Tell a running service to read its configuration anew."

@@ -19,6 +19,7 @@ from causerie.accounts.authorization import Clock
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
 from causerie.accounts.encryption import Cipher, WrongKey
+from causerie.accounts.entries import Entries
 from causerie.accounts.entry import StoredEntry
 from causerie.accounts.free_days import FreeAllowances
 from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
@@ -118,6 +119,24 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
         await database.close()
 
 
+@asynccontextmanager
+async def entries_of(
+    store: StoreSettings, secret_keys: Sequence[str] = ()
+) -> AsyncIterator[Entries]:
+    """Entries of the configuration alone, also alongside a service that runs.
+
+    Leaving closes the database. Raises :class:`CannotStart`.
+    """
+    database = await opened(store)
+    try:
+        cipher = await sealed(database, store, secret_keys)
+        yield Entries(SqlStore(database, cipher), _clock)
+    except StoreUnavailable as failure:
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
+    finally:
+        await database.close()
+
+
 async def stored_entries(
     store: StoreSettings, secret_keys: Sequence[str] = ()
 ) -> Sequence[StoredEntry]:
@@ -125,15 +144,8 @@ async def stored_entries(
 
     Raises :class:`CannotStart`.
     """
-    database = await opened(store)
-    try:
-        cipher = await sealed(database, store, secret_keys)
-        async with SqlStore(database, cipher).reading() as repositories:
-            return await repositories.entries.every()
-    except StoreUnavailable as failure:
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
-    finally:
-        await database.close()
+    async with entries_of(store, secret_keys) as entries:
+        return await entries.every()
 
 
 async def migrated(store: StoreSettings) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from causerie.accounts.entries import Entries, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
-from causerie.composition.entries import SECTIONS, entry_of, in_force
+from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -23,17 +23,16 @@ from causerie.operations.trial import Trial, trial
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entries import NAMES, OFF
+from causerie.settings.entry_rules import NAMES
 
-_KINDS: tuple[EntryKind, ...] = ("provider", "alias")
-_WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
+_BY_ENTRY = "the entry of "
+_NOT_SHOWN = ("keys", "options")
 _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
-_UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
 
 
 class LiveConfiguration:
-    """Providers and aliases of one service. One change is made after the other."""
+    """Entries of one service's configuration. One change is made after the other."""
 
     def __init__(self, parts: RunningService, entries: Entries) -> None:
         self._parts = parts
@@ -47,7 +46,7 @@ class LiveConfiguration:
         loaded, stored = self._configuration().loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
-        return [each for kind in _KINDS for each in (*filed, *made) if each.kind == kind]
+        return [each for kind in SECTIONS for each in (*filed, *made) if each.kind == kind]
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         """One of the database; raises :class:`NotFound`."""
@@ -149,16 +148,10 @@ class LiveConfiguration:
             loaded = await asyncio.to_thread(configuration.read, stored)
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
-        before = configuration.loaded.left_out
-        problems = [
-            f"{entry_of(each).origin}: {reason}"
-            for each in stored
-            for reason in loaded.left_out.get(entry_of(each).key, ())
-            if reason != OFF
-            and (each is touched or (each.enabled and entry_of(each).key not in before))
-        ]
-        if problems:
-            raise _invalid(problems)
+        entries = [entry_of(each) for each in stored]
+        keys = () if touched is None else (entry_of(touched).key,)
+        if found := new_problems(entries, loaded, configuration.loaded, keys):
+            raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
     async def _in_force(self, entry: StoredEntry) -> EntryView:
@@ -199,7 +192,7 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
         words = "`settings` holds `key`; give the key itself as `key` next to it."
         raise InvalidRequest(words, param="settings")
     if wish.key and kind != "provider":
-        raise InvalidRequest("An alias has no key.", param="key")
+        raise InvalidRequest("Only a provider has a key here.", param="key")
     try:
         key = one_word(wish.key, "it holds") if wish.key else wish.key
     except ValueError as error:
@@ -211,7 +204,7 @@ def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> N
     """Never send a key that is kept to somebody else than the one that it was given for."""
     if wish.key is not None or before.credential is None:
         return
-    if any(before.body.get(name) != after.body.get(name) for name in _WHERE_SENT):
+    if moved(before.body, after.body):
         raise InvalidRequest(
             "Where the provider is reached has changed, so give its key anew.", param="key"
         )
@@ -232,7 +225,6 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     entry = entry_of(stored)
-    problems = (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry.key, ())
     return EntryView(
         id=stored.id,
         kind=stored.kind,
@@ -241,7 +233,7 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
         locked=False,
         enabled=stored.enabled,
         in_force=in_force(stored, loaded),
-        problems=problems if stored.enabled else (),
+        problems=reasons(stored, loaded),
         settings={NAMES[entry.section]: stored.name, **stored.body},
         has_key=stored.credential is not None or stored.unreadable,
         version=stored.version,
@@ -253,34 +245,39 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
-    """Yield what the file says; an entry of the database has no line."""
+    """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
         for index, one in enumerate(getattr(loaded.settings, section)):
             where = loaded.where((section, index))
-            if where.startswith("the entry of "):
+            if where.startswith(_BY_ENTRY):
                 continue
-            settings = _written(one)
-            has_key = settings.pop("key", None) is not None
+            said = {
+                name: value
+                for name, value in _written(one).items()
+                if not loaded.where((section, index, name)).startswith(_BY_ENTRY)
+            }
+            has_key = said.pop("key", None) is not None
             yield EntryView(
                 id="",
                 kind=kind,
-                name=settings[NAMES[section]],
+                name=said[NAMES[section]],
                 origin="file",
                 locked=True,
                 where=where,
                 enabled=True,
                 in_force=True,
-                settings=settings,
+                settings=said,
                 has_key=has_key,
             )
 
 
 def _written(value: Any) -> Any:
-    """Return settings as a file would say them: without what is so by default."""
+    """Return settings as a file would say them: without defaults, digests and foreign options."""
     if isinstance(value, msgspec.Struct):
         return {
             field.name: _written(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
-            if field.required or getattr(value, field.name) != field.default
+            if (field.required or getattr(value, field.name) != field.default)
+            and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }
     return [_written(each) for each in value] if isinstance(value, tuple) else value

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from causerie.accounts.entry import EntryKind, StoredEntry
 from causerie.composition.validated import checked
 from causerie.settings import Loaded
 from causerie.settings.credentials import Credentials
-from causerie.settings.entries import Entry, ReadWith, Section, merged
+from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 
 SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
-    {"provider": "providers", "alias": "aliases"}
+    {
+        "provider": "providers",
+        "alias": "aliases",
+        "catalog_model": "catalog",
+        "model": "models",
+        "door": "doors",
+    }
 )
+
+KINDS: Mapping[Section, EntryKind] = MappingProxyType({two: one for one, two in SECTIONS.items()})
+_WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
+_UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
 
 
 def entry_of(stored: StoredEntry) -> Entry:
@@ -30,8 +41,7 @@ def checked_with(
     ``text`` is what the file says, if that is known. Raises :class:`SettingsError` if the file
     does not hold.
     """
-    entries = [entry_of(each) for each in stored if not each.unreadable]
-    loaded, credentials = checked(lambda: merged(read, entries, text))
+    loaded, credentials = checked(lambda: merged_with(read, stored, text))
     given = {
         each.name: each.credential
         for each in stored
@@ -40,6 +50,42 @@ def checked_with(
     return loaded, replace(credentials, keys={**credentials.keys, **given})
 
 
+def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
+    """Return the settings with the entries that hold, without a look at secrets.
+
+    Raises :class:`SettingsError` if the file does not hold.
+    """
+    return merged(read, [entry_of(each) for each in stored if not each.unreadable], text)
+
+
+def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
+    """Return why an entry that is switched on is not in force."""
+    if not stored.enabled:
+        return ()
+    return (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry_of(stored).key, ())
+
+
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
     """Return true if the entry is a part of these settings."""
     return stored.enabled and not stored.unreadable and entry_of(stored).key not in loaded.left_out
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return true if a key would be sent elsewhere than where it was given for."""
+    return any(before.get(name) != after.get(name) for name in _WHERE_SENT)
+
+
+def new_problems(
+    entries: Sequence[Entry], loaded: Loaded, before: Loaded, touched: Collection[EntryKey]
+) -> list[tuple[Entry, str]]:
+    """Return why entries would not hold in these settings.
+
+    Entries that did not hold ``before`` may stay so, other than those that are ``touched``.
+    """
+    return [
+        (entry, reason)
+        for entry in entries
+        for reason in loaded.left_out.get(entry.key, ())
+        if reason != OFF
+        and (entry.key in touched or (entry.enabled and entry.key not in before.left_out))
+    ]

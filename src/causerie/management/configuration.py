@@ -1,4 +1,4 @@
-"""Operations on the configuration, for operators: its providers and aliases."""
+"""Operations on entries of the configuration, for operators."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Key = Annotated[str, Meta(max_length=4096)]
 
 
 class EntryList(Struct, frozen=True, kw_only=True):
-    """Providers, then aliases; of each kind those of the file first."""
+    """Entries by kind, providers first; of each kind those of the file first."""
 
     data: list[EntryView]
 
 
 class CreateEntry(Body, frozen=True):
-    """A new provider or alias."""
+    """A new entry, or what is added to one of the file."""
 
     kind: EntryKind
     settings: Settings
@@ -33,7 +33,7 @@ class CreateEntry(Body, frozen=True):
 
 
 class ChangeEntry(Body, frozen=True):
-    """All that a provider or alias is from now on."""
+    """All that an entry is from now on."""
 
     settings: Settings
     key: Annotated[

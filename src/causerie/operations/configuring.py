@@ -1,4 +1,4 @@
-"""Interface of the configuration for pages and the management API: its providers and aliases."""
+"""Interface of the configuration for pages and the management API: its entries."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Settings = Annotated[
 
 
 class EntryView(Struct, frozen=True, kw_only=True):
-    """A provider or alias of the configuration. One of the file is locked, and has no `id`."""
+    """An entry of the configuration. One of the file is locked, and has no `id`."""
 
     id: str
     kind: EntryKind
     name: str
     origin: Literal["file", "database"]
     locked: bool
-    where: Annotated[str, Meta(description="File and line; empty: it is in the database.")] = ""
+    where: Annotated[str, Meta(description="File and line, where a line sets it.")] = ""
     enabled: bool
     in_force: bool
     problems: Annotated[

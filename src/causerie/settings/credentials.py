@@ -15,7 +15,7 @@ from causerie.alerts.signature import secret_bytes
 from causerie.settings import environment
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.load import Loaded
-from causerie.settings.problems import Problem, SettingsError, dotted
+from causerie.settings.problems import Findings, Problem, SettingsError, dotted
 from causerie.settings.values import Secret
 from causerie.transport.address import Address
 
@@ -62,19 +62,14 @@ def read_credentials(
     environ = environment.variables() if environ is None else environ
     kinds = ("key", "proxy", "client_secret", "password", *_BY_SECTION)
     found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-    problems: list[Problem] = []
+    findings = Findings()
     for path, name, secret in (*_secrets(loaded), *_store_keys(loaded), *_webhooks(loaded)):
         if secret == Secret() or (secret.command is not None and not commands):
             continue  # that none names no place is a problem of the settings
-        try:
-            value = secret_value(secret, environ)
-            _check(path, value)
-        except ValueError as error:
-            problems.append(Problem(loaded.where(path), dotted(path), str(error)))
-        else:
-            found[str(path[0] if path[0] in _BY_SECTION else path[-1])][name] = value
-    if problems:
-        raise SettingsError(problems)
+        kind = str(path[0] if path[0] in _BY_SECTION else path[-1])
+        with findings.collecting():
+            found[kind][name] = _read(loaded, path, secret, environ)
+    findings.end()
     return Credentials(
         found["key"],
         found["proxy"],
@@ -84,6 +79,20 @@ def read_credentials(
         found["password"].get("mail"),
         found["alerts"],
     )
+
+
+def read_store_keys(loaded: Loaded, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the keys of the database alone: other secrets may be known to the service only.
+
+    Blocks. Raises :class:`SettingsError`.
+    """
+    environ = environment.variables() if environ is None else environ
+    findings, values = Findings(), []
+    for path, _, secret in _store_keys(loaded):
+        with findings.collecting():
+            values.append(_read(loaded, path, secret, environ))
+    findings.end()
+    return tuple(values)
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
@@ -107,6 +116,16 @@ def one_word(value: str, gives: str) -> str:
         raise ValueError(f"{gives} nothing; it takes one line")
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError(f"{gives} more than one word in ASCII; it takes the secret alone")
+    return value
+
+
+def _read(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]) -> str:
+    """Return one secret; raise :class:`SettingsError` where it cannot be had."""
+    try:
+        value = secret_value(secret, environ)
+        _check(path, value)
+    except ValueError as error:
+        raise SettingsError([Problem(loaded.where(path), dotted(path), str(error))]) from error
     return value
 
 

@@ -6,6 +6,7 @@ former values and the requested ones; otherwise nothing is changed.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from causerie.settings.lines import Path, line_numbers
 
 _WIDTH = 96
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class CannotEdit(Exception):
@@ -58,9 +60,11 @@ def with_table(
     return edited
 
 
-def by_hand(array: Path, values: Mapping[str, object]) -> str:
-    """The table as text, to be put in by hand."""
-    return "\n".join(_block(array, values, {}))
+def by_hand(
+    array: Path, values: Mapping[str, object], remarks: Mapping[str, str] | None = None
+) -> str:
+    """The table as text, to be put in by hand; ``remarks`` become comments behind the keys."""
+    return "\n".join(_block(array, values, remarks or {}))
 
 
 def remark(text: str, path: Path) -> str:
@@ -198,10 +202,10 @@ def _plain(value: object) -> object:
 def _statement(name: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
-    line = f"{name} = {_value(value)}"
+    line = f"{_key(name)} = {_value(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
-    return [f"{name} = [{comment}", *_wrapped(value), "]"]
+    return [f"{_key(name)} = [{comment}", *_wrapped(value), "]"]
 
 
 def _wrapped(items: Sequence[object]) -> list[str]:
@@ -217,11 +221,16 @@ def _wrapped(items: Sequence[object]) -> list[str]:
 def _value(value: object) -> str:
     """JSON's texts, numbers, lists and truths are TOML's too."""
     if isinstance(value, Mapping):
-        pairs = (f"{name} = {_value(item)}" for name, item in value.items())
+        pairs = (f"{_key(name)} = {_value(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    """Return the name as a key, in quotes where it needs them."""
+    return name if _BARE.fullmatch(name) else _value(name)
 
 
 def _dotted(path: Path) -> str:

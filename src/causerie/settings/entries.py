@@ -1,7 +1,7 @@
-"""Entries of the configuration that do not come from the file: providers and aliases.
+"""Entries of the configuration that do not come from the file.
 
-They are checked with the file, by the same rules. The file holds without them, and wins a name;
-an entry that does not hold with it, or with the others, is left out.
+They are checked with the file, by the same rules. The file holds without them, and what it sets
+stays; an entry that does not hold with it, or with the others, is left out.
 """
 
 from __future__ import annotations
@@ -10,27 +10,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from causerie.settings.entry_rules import NAMES, filed_index, refusals
 from causerie.settings.problems import Problem, SettingsError
 
 if TYPE_CHECKING:
     from causerie.settings.load import Loaded
 
-Section = Literal["providers", "aliases"]
+Section = Literal["providers", "aliases", "catalog", "models", "doors"]
 EntryKey = tuple[Section, str]
-NAMES: Mapping[Section, str] = {"providers": "name", "aliases": "id"}
 OFF = "all providers that it names are switched off"
-# What a file may say, and nobody from elsewhere: places of secrets on this machine, programs.
-_FILE_ONLY = (("key",), ("tls", "ca_file"), ("tls", "client_cert"), ("tls", "client_key"))
+_NOUNS: Mapping[Section, str] = {
+    "providers": "provider",
+    "aliases": "alias",
+    "catalog": "catalog model",
+    "models": "model",
+    "doors": "door",
+}
+_TARGETS: Mapping[Section, str] = {"aliases": "targets", "catalog": "endpoints"}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A provider or an alias; ``body`` is in the form of the file, without its key."""
+    """A table of the file's form without its name and its key, or an addition to such a table."""
 
     section: Section
     name: str
     body: Mapping[str, Any]
     enabled: bool = True
+    place: str = ""
+    """File and line that it was read from, if it was."""
 
     @property
     def key(self) -> EntryKey:
@@ -40,8 +48,9 @@ class Entry:
     @property
     def origin(self) -> str:
         """Return the place that problems name."""
-        noun = "provider" if self.section == "providers" else "alias"
-        return f'the entry of {noun} "{self.name}"'
+        if self.place:
+            return self.place
+        return f'the entry of {_NOUNS[self.section]} "{self.name}"'
 
 
 ReadWith = Callable[[Sequence[Entry], str | None], "Loaded"]
@@ -55,10 +64,11 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     file does not hold alone.
     """
     alone = read((), text)
-    left_out = {entry.key: reasons for entry in entries if (reasons := _refused(entry, alone))}
-    entries = tuple(_without_providers_off(entries))
-    left_out |= {one.key: (OFF,) for one in entries if one.body.get("targets") == []}
-    wanted = [one for one in entries if one.enabled and one.key not in left_out]
+    left_out = {entry.key: reasons for entry in entries if (reasons := refusals(entry, alone))}
+    tried = [one for one in entries if one.key not in left_out]
+    usable = list(without_switched_off(tried, alone))
+    left_out |= {now.key: (OFF,) for one, now in zip(tried, usable, strict=True) if _lost(one, now)}
+    wanted = [one for one in usable if one.enabled and one.key not in left_out]
     while wanted:
         try:
             return replace(read(wanted, alone.text), left_out=left_out)
@@ -68,43 +78,36 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     return replace(alone, left_out=left_out)
 
 
-def _refused(entry: Entry, alone: Loaded) -> tuple[str, ...]:
-    """Return why the entry is not even tried."""
-    for index, one in enumerate(getattr(alone.settings, entry.section)):
-        if getattr(one, NAMES[entry.section]) == entry.name:
-            place = alone.where((entry.section, index))
-            return (f'"{entry.name}" is taken by {place}, which wins',)
-    if entry.section == "aliases":
-        return ()
-    named = [".".join(path) for path in _FILE_ONLY if _given(entry.body, path)]
-    if isinstance(entry.body.get("proxy"), Mapping):
-        named.append("proxy")
-    return tuple(f"{one}: only the file may name a place on this machine" for one in named)
+def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[Entry]:
+    """Yield the entries; targets that are entries which are switched off are removed.
 
-
-def _given(body: Mapping[str, Any], path: Sequence[str]) -> bool:
-    found: object = body
-    for part in path:
-        if not isinstance(found, Mapping) or part not in found:
-            return False
-        found = found[part]
-    return True
-
-
-def _without_providers_off(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries, of whose targets those of providers that are switched off are gone."""
-    off = {one.name for one in entries if one.section == "providers" and not one.enabled}
+    An entry that adds to what the file names is no target.
+    """
+    off = {one.key for one in entries if not one.enabled and filed_index(one, alone) is None}
     for entry in entries:
-        targets = entry.body.get("targets")
-        if entry.section != "aliases" or not isinstance(targets, list):
+        label = _TARGETS.get(entry.section, "")
+        targets = entry.body.get(label)
+        if not isinstance(targets, list):
             yield entry
             continue
-        kept = [
-            each
-            for each in targets
-            if not isinstance(each, Mapping) or each.get("provider") not in off
-        ]
-        yield replace(entry, body={**entry.body, "targets": kept})
+        kept = [each for each in targets if _target(each) not in off]
+        yield replace(entry, body={**entry.body, label: kept})
+
+
+def _lost(before: Entry, after: Entry) -> bool:
+    """Return true if an entry had targets, and has none any more."""
+    label = _TARGETS.get(before.section, "")
+    return bool(before.body.get(label)) and not after.body.get(label)
+
+
+def _target(target: object) -> EntryKey | None:
+    """Return the key of the provider that a target names, or of a model of our own."""
+    if not isinstance(target, Mapping):
+        return None
+    provider = target.get("provider")
+    if provider is None:
+        return "models", str(target.get("model"))
+    return "providers", str(provider)
 
 
 def _faulty(

@@ -19,18 +19,17 @@ import msgspec
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
-from causerie.settings.entries import NAMES, Entry, EntryKey
+from causerie.settings.entries import Entry, EntryKey, Section
+from causerie.settings.entry_rules import DEFAULT_DOORS, NAMES
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
-from causerie.settings.tree import Settings
+from causerie.settings.tree import DEFAULT_MODEL, Settings
 from causerie.settings.values import Secret
 
 FILE_NAME = "causerie.toml"
-_DOORS = {"gateway": "aliases", "router": "catalog"}
-_GATEWAY = {"name": "gateway", "kind": "gateway"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -174,10 +173,19 @@ def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path
 def _read(file: Path | None, text: str | None) -> _Layers:
     if file is None:
         return _Layers({}, {}, {}, None)
+    text, values = parsed(file, text)
+    return _Layers(values, {}, line_numbers(text), file, text)
+
+
+def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return a file's text and values; with a ``text`` it is not read, but says this.
+
+    Raises :class:`SettingsError`.
+    """
     try:
         if text is None:
             text = file.read_text(encoding="utf-8-sig")
-        return _Layers(tomllib.loads(text), {}, line_numbers(text), file, text)
+        return text, tomllib.loads(text)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise SettingsError([Problem(str(file), "", f"{reason}; name a readable file")]) from error
@@ -229,24 +237,45 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
 def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     """Add the default doors of a file with aliases or a catalog: gateway and router first.
 
-    A gateway that only entries need comes last, so that the door behind plain ``/v1`` stays.
+    Those that only entries need come last, so that the door behind plain ``/v1`` stays.
     """
-    filed = [kind for kind, key in _DOORS.items() if values.get(key)]
+    filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
     if filed:
         values.setdefault("models", [])
-    added = any(entry.section == "aliases" for entry in entries) and "gateway" not in filed
-    if "doors" not in values and (filed or added):
-        own = [{"name": "endpoint"}] if values.get("models", True) else []
-        before, after = ({"name": kind, "kind": kind} for kind in filed), [_GATEWAY] * added
-        values["doors"] = [*before, *own, *after]
+    sections = {entry.section for entry in entries}
+    added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
+    if "doors" not in values and (filed or sections - {"providers"}):
+        own = ["endpoint"] if values.get("models", True) else []
+        late = ["endpoint"] if "models" in sections and not own else []
+        kinds = (*filed, *own, *added, *late)
+        values["doors"] = [{"name": kind, "kind": kind} for kind in kinds]
 
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     """Add what does not come from the file to what does."""
     for entry in entries:
-        table = layers.values.setdefault(entry.section, [])
-        layers.origins[entry.section, len(table)] = entry.origin
-        table.append({**entry.body, NAMES[entry.section]: entry.name})
+        section, label = entry.section, NAMES[entry.section]
+        default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
+        tables = layers.values.setdefault(section, default)
+        index = _filed(layers, section, label, entry.name)
+        if index is None:
+            layers.origins[section, len(tables)] = entry.origin
+            kind = (
+                {"kind": entry.name} if section == "doors" and entry.name in DEFAULT_DOORS else {}
+            )
+            tables.append({**kind, **entry.body, label: entry.name})
+            continue
+        for name, value in entry.body.items():
+            tables[index][name] = value
+            layers.origins[section, index, name] = entry.origin
+
+
+def _filed(layers: _Layers, section: Section, label: str, name: str) -> int | None:
+    """Return the index of the table of this name that no entry has brought."""
+    for index, table in enumerate(layers.values[section]):
+        if table.get(label) == name and (section, index) not in layers.origins:
+            return index
+    return None
 
 
 def _put_known(values: dict[str, Any]) -> None:
@@ -289,9 +318,15 @@ def _from_text(kind: Any, text: str) -> object:
 
 
 def _origins(layers: _Layers) -> dict[KeyPath, str]:
-    paths = (path for path in _keys(layers.values) if path[:2] not in layers.origins)
-    lines = {path: line_of(path, layers.lines) for path in paths} | layers.lines
-    found = {path: f"line {line}" for path, line in lines.items() if line is not None}
+    """Return the line of each key of the file; of all others the flag, variable or entry."""
+    found = {path: f"line {line}" for path, line in layers.lines.items()}
+    for path in _keys(layers.values):
+        given = [layers.origins[one] for one in (path[:3], path[:2]) if one in layers.origins]
+        line = line_of(path, layers.lines)
+        if given:
+            found[path] = given[0]
+        elif line is not None:
+            found[path] = f"line {line}"
     return {**found, **layers.origins}
 
 

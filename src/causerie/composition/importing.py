@@ -1,0 +1,110 @@
+"""Entries of a file, taken over into the database: planned, checked as a whole, written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from causerie.accounts.entries import Entries, EntryChange, changed_settings
+from causerie.accounts.entry import EntryDraft, StoredEntry
+from causerie.accounts.people import SYSTEM
+from causerie.composition.entries import KINDS, entry_of, merged_with, moved, new_problems
+from causerie.settings import Loaded, Problem, SettingsError
+from causerie.settings.credentials import secret_value
+from causerie.settings.entries import Entry, ReadWith, merged
+from causerie.settings.entry_file import FiledEntry
+from causerie.settings.entry_rules import filed_index, refusals
+from causerie.settings.problems import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class ImportStep:
+    """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
+
+    action: Literal["new", "changed", "same", "locked"]
+    entry: Entry
+    what: str = ""
+    before: StoredEntry | None = None
+    after: StoredEntry | None = None
+
+
+class EntryImport:
+    """An import into the entries of one database, with the settings that they are added to.
+
+    ``environ`` is where the keys of the file's entries may be.
+    """
+
+    def __init__(
+        self, entries: Entries, alone: Loaded, read: ReadWith, environ: Mapping[str, str]
+    ) -> None:
+        self._entries = entries
+        self._alone = alone
+        self._read = read
+        self._environ = environ
+
+    async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
+        """Return what would be done. Raises :class:`SettingsError` with all problems."""
+        stored = await self._entries.every()
+        by_key = {entry_of(each).key: each for each in stored}
+        findings, steps = Findings(), list[ImportStep]()
+        for one in filed:
+            with findings.collecting():
+                steps.append(self._step(one, by_key.get(one.entry.key), len(steps)))
+        findings.problems += self._problems(stored, steps)
+        findings.end()
+        return steps
+
+    async def carry_out(self, steps: Sequence[ImportStep]) -> None:
+        """Write all of it, or nothing where an entry has changed meanwhile."""
+        written = [EntryChange(each.before, each.after) for each in steps if each.after is not None]
+        await self._entries.write(SYSTEM, written)
+
+    def _step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
+        entry = filed.entry
+        taken = filed_index(entry, self._alone) is not None
+        if taken and (locked := refusals(entry, self._alone)):
+            return ImportStep("locked", entry, "; ".join(locked))
+        credential = self._credential(filed, before)
+        draft = EntryDraft(KINDS[entry.section], entry.name, entry.body, credential)
+        if before is None:
+            made = self._entries.drafted(SYSTEM, draft)
+            moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
+            return ImportStep("new", entry, "", None, replace(made, created_at=moment))
+        after = self._entries.changed(SYSTEM, before, draft)
+        what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
+        if not what:
+            return ImportStep("same", entry)
+        return ImportStep("changed", entry, ", ".join(what), before, after)
+
+    def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
+        """Return the key of the file, an empty text if it has none, ``None``: the kept one stays.
+
+        Raises :class:`SettingsError` where neither can be had.
+        """
+        if filed.key is None:
+            return ""
+        try:
+            return secret_value(filed.key, self._environ)
+        except ValueError as error:
+            kept = before is not None and (before.credential is not None or before.unreadable)
+            if before is not None and kept and not moved(before.body, filed.entry.body):
+                return None
+            advice = f"{error}; the import needs it"
+            if kept:
+                advice += ", for the provider is reached at another place now"
+            raise SettingsError([Problem(filed.entry.place, "key", advice)]) from error
+
+    def _problems(
+        self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
+    ) -> Sequence[Problem]:
+        text = self._alone.text
+        now = merged_with(self._read, stored, text)
+        touched = {each.entry.key: each for each in steps if each.after is not None}
+        others = [entry_of(each) for each in stored if not each.unreadable]
+        names = {one.key for one in others}
+        wanted = [touched[one.key].entry if one.key in touched else one for one in others]
+        wanted += [each.entry for key, each in touched.items() if key not in names]
+        found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
+        return [Problem(entry.origin, "", reason) for entry, reason in found]
