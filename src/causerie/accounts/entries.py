@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from causerie.accounts.audit import entry as audited
@@ -13,6 +13,14 @@ from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore, Repositories, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """A change of an entry; without ``before`` it is new, without ``after`` it is deleted."""
+
+    before: StoredEntry | None
+    after: StoredEntry | None
 
 
 class Entries:
@@ -73,37 +81,41 @@ class Entries:
 
     async def add(self, actor: Actor, made: StoredEntry) -> None:
         """Keep a new entry; raises :class:`InvalidRequest` where its name is taken."""
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            try:
-                await repositories.entries.add(made)
-            except Taken as failure:
-                raise InvalidRequest(
-                    f"There is an entry of {made.kind} {made.name} already.",
-                    code="taken",
-                    status=409,
-                ) from failure
-            await self._noted(repositories, actor, "create", made, what=_told(None, made))
+        await self.write(actor, [EntryChange(None, made)])
 
     async def change(self, actor: Actor, before: StoredEntry, after: StoredEntry) -> None:
         """Keep what an entry is now; raises :class:`InvalidRequest` if it has changed meanwhile."""
-        if before.enabled != after.enabled and before.body == after.body:
-            action = "enable" if after.enabled else "disable"
-        else:
-            action = "change"
-        async with self._store.writing() as repositories:
-            await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            if not await repositories.entries.change(after, before.version):
-                raise meanwhile()
-            await self._noted(repositories, actor, action, after, what=_told(before, after))
+        await self.write(actor, [EntryChange(before, after)])
 
     async def remove(self, actor: Actor, gone: StoredEntry) -> None:
         """Forget an entry, with its credential; raises :class:`NotFound`."""
+        await self.write(actor, [EntryChange(gone, None)])
+
+    async def write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
+        """Make several changes: all of them, or none."""
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            if not await repositories.entries.remove(gone.id):
+            for each in changes:
+                await self._write(repositories, actor, each)
+
+    async def _write(self, repositories: Repositories, actor: Actor, change: EntryChange) -> None:
+        before, after = change.before, change.after
+        if before is not None and after is not None:
+            if not await repositories.entries.change(after, before.version):
+                raise meanwhile()
+            done = _switched(before, after) or "change"
+            await self._noted(repositories, actor, done, after, what=_told(before, after))
+        elif after is not None:
+            try:
+                await repositories.entries.add(after)
+            except Taken as failure:
+                words = f"There is an entry of {after.kind} {after.name} already."
+                raise InvalidRequest(words, code="taken", status=409) from failure
+            await self._noted(repositories, actor, "create", after, what=_told(None, after))
+        elif before is not None:
+            if not await repositories.entries.remove(before.id):
                 raise no_such("entry")
-            await self._noted(repositories, actor, "delete", gone)
+            await self._noted(repositories, actor, "delete", before)
 
     async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
         """Write down that a provider was tried."""
@@ -130,6 +142,13 @@ def meanwhile() -> InvalidRequest:
     """Return the error for a change of something that has changed since it was read."""
     words = "It has been changed meanwhile; read it again."
     return InvalidRequest(words, code="changed_meanwhile", status=409)
+
+
+def _switched(before: StoredEntry, after: StoredEntry) -> str:
+    """Return what the audit log calls a change that only switches an entry on or off."""
+    if before.enabled == after.enabled or before.body != after.body:
+        return ""
+    return "enable" if after.enabled else "disable"
 
 
 def _told(before: StoredEntry | None, after: StoredEntry) -> str:
