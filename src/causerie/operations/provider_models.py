@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
@@ -148,8 +148,10 @@ def _published_price(one: ListedModel) -> Mapping[str, str]:
 
 
 def _money(amount: str) -> str:
-    rounded = Decimal(amount).quantize(_DIGITS)
-    return f"{rounded.normalize():f}"
+    try:
+        return f"{Decimal(amount).quantize(_DIGITS).normalize():f}"
+    except InvalidOperation:
+        return amount  # which the configuration refuses
 
 
 def _published(one: ListedModel) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from causerie.console.entries import entries_of, named
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
 from causerie.operations.matrix import Cell, groups
 from causerie.operations.ports import Operations
+from causerie.operations.provider_models import aliases_of
 from causerie.operations.views import ProbedModelView, ProviderView, TargetView
 
 _PATH = "/operator/providers"
@@ -44,9 +46,13 @@ class ProvidersPages:
         shown = model if model in served else ""
         if shown:
             views = [_only(view, shown) for view in views]
+        entries = await entries_of(self._operations.configuration, context.actor)
+        away = [each for each in entries if each.kind == "provider" and not each.in_force]
         await context.show(
             "operator/providers.html",
             views=[view for view in views if view.targets or not shown],
+            entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
+            away=() if shown else away,
             models=sorted(served),
             model=shown,
             columns=_columns(views) if shown else (),
@@ -56,10 +62,23 @@ class ProvidersPages:
 
     async def see(self, context: RequestContext) -> None:
         """``GET /operator/providers/{provider}``."""
-        view = await self._view(context)
+        entries = await entries_of(self._operations.configuration, context.actor)
+        name = context.params["provider"]
+        filed, kept = (named(entries, "provider", name, locked=one) for one in (True, False))
+        try:
+            view = await self._view(context)
+        except NotFound:
+            if kept is None:
+                raise
+            aliases = aliases_of(name, entries)
+            await context.show("operator/provider_away.html", entry=kept, aliases=aliases)
+            return
         await context.show(
             "operator/provider.html",
             view=view,
+            entry=filed or kept,
+            shadowed=kept if filed is not None else None,
+            aliases=aliases_of(name, entries),
             columns=[column(view, model, model.id) for model in view.models],
             groups=groups(),
         )
