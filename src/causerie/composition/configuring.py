@@ -124,7 +124,7 @@ class LiveConfiguration:
         return after
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
-        """What a provider that is in force lists now; raises :class:`NotFound`."""
+        """Return what a provider that is in force lists now; raises :class:`NotFound`."""
         await self._entries.may_change(actor)
         found = self._parts.provider(provider)
         if found is None:

@@ -92,7 +92,7 @@ class Configuring(Protocol):
         ...
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
-        """What a provider that is in force lists now; raises ``NotFound``."""
+        """Return what a provider that is in force lists now; raises ``NotFound``."""
         ...
 
     async def test(
