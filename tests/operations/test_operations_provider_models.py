@@ -8,6 +8,7 @@ import pytest
 from accountkit import World
 from configurekit import LISTED, added, configured
 from consolekit import lite as lite
+from operationskit import result
 
 from causerie.accounts.people import SYSTEM
 from causerie.errors import InvalidRequest
@@ -92,3 +93,21 @@ async def test_a_provider_goes_with_its_targets(lite: World, tmp_path: Path) -> 
         assert left == {"both"}
         both = await entry(configuration, "alias", "both")
         assert both.settings["targets"] == [north]
+
+
+async def test_a_probe_is_put_into_the_entry_of_its_provider(lite: World, tmp_path: Path) -> None:
+    async with configured(lite, tmp_path) as (made, lists):
+        configuration = made.services.configuration
+        context = {"id": "vendor/small", "context_length": 4096}
+        await added(made, "provider", name="west", base_url=lists.base_url, models=[context])
+        target = {"provider": "west", "model": "vendor/small"}
+        await added(made, "alias", id="small", targets=[target])
+        before = made.file.read_text(encoding="utf-8")
+        probed = result("west", "vendor/small", context_length=None)
+        made.examinations.results.keep(probed)
+        used = await made.services.use(SYSTEM, "west", "vendor/small")
+        assert (used.written, used.in_force, used.problem) == (True, True, "")
+        [known] = (await entry(configuration, "provider", "west")).settings["models"]
+        assert known["context_length"] == 4096
+        assert known["supported_parameters"] == ["max_tokens", "seed", "temperature"]
+        assert made.file.read_text(encoding="utf-8") == before
