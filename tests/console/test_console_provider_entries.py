@@ -124,6 +124,23 @@ async def test_models_are_chosen_and_refreshed(bench: Bench) -> None:
     assert (await bench.post(models, pick="no model")).status == 400
 
 
+async def test_many_models_leave_pages_short(bench: Bench) -> None:
+    bench.lists.models = [{"id": f"m{number}"} for number in range(40)]
+    await bench.add()
+    picked = [
+        ("pick", each) for each in picks(await bench.get(f"{PROVIDERS}/west/models")).values()
+    ]
+    assert (await bench.operator.post(f"{PROVIDERS}/west/models", picked)).status == 303
+    assert "All 40 targets" in (await bench.get(PROVIDERS)).text
+    page = await bench.get(f"{PROVIDERS}/west")
+    assert "28 more models are left out here" in page.text
+    assert '<strong class="cut" title="west/m39">' in page.text
+    found = await bench.get(f"{PROVIDERS}/west/models?find=m39")
+    assert " disabled>" in found.text  # it is up to date
+    assert 'data-pick="m39 "' in found.text
+    assert 'data-pick="m38 "' not in found.text
+
+
 async def test_a_provider_is_changed_switched_off_and_deleted(bench: Bench) -> None:
     await bench.add()
     west = f"{PROVIDERS}/west"

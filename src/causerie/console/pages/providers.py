@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from msgspec import structs
+
 from causerie.console.entries import entries_of, named
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
@@ -15,6 +17,8 @@ from causerie.operations.provider_models import aliases_of
 from causerie.operations.views import ProbedModelView, ProviderView, TargetView
 
 _PATH = "/operator/providers"
+_MOST_TARGETS = 12  # of each provider, in the list of all
+_MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class ProvidersPages:
             columns=_columns(views) if shown else (),
             groups=groups(),
             query=urlencode({"model": shown}) if shown else "",
+            most=_MOST_TARGETS,
         )
 
     async def see(self, context: RequestContext) -> None:
@@ -73,13 +78,15 @@ class ProvidersPages:
             aliases = aliases_of(name, entries)
             await context.show("operator/provider_away.html", entry=kept, aliases=aliases)
             return
+        shown = _compared(view)
         await context.show(
             "operator/provider.html",
-            view=view,
+            view=shown,
+            left_out=len(view.models) - len(shown.models),
             entry=filed or kept,
             shadowed=kept if filed is not None else None,
             aliases=aliases_of(name, entries),
-            columns=[column(view, model, model.id) for model in view.models],
+            columns=[column(shown, model, model.id) for model in shown.models],
             groups=groups(),
         )
 
@@ -138,6 +145,12 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
         if model.id == id and model.cost is not None:
             return model
     raise NotFound("There is no such model at this provider that could be probed.")
+
+
+def _compared(view: ProviderView) -> ProviderView:
+    """Return the view with the models that one page has room for: those probed first."""
+    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
+    return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:
