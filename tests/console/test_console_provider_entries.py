@@ -97,6 +97,10 @@ async def test_all_problems_stand_beside_their_fields(bench: Bench) -> None:
     assert invalid == {"base_url", "dialect", "max_concurrent"}
     assert "<code>x</code> is not a setting" in page.text
     assert 'value="few"' in page.text
+    tried = await bench.post(f"{PROVIDERS}/add/try", name="west", base_url="nowhere")
+    told = tried.text[tried.text.index('id="trial"') :]  # all that scripts take of the page
+    assert "It was not tried" in told
+    assert "<code>base_url</code>: It is" in told
     assert (await bench.add(more="{")).text.count('aria-invalid="true"') == 1
     taken = await bench.add(name="north")
     assert "causerie.toml:" in unescape(taken.text)

@@ -153,7 +153,10 @@ class LiveConfiguration:
         else:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
             tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
-        loaded = await self._check([*stored, tried], tried)
+        try:
+            loaded = await self._check([*stored, tried], tried)
+        except InvalidRequest as failure:
+            raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         outcome = await _trial(one, tried.credential or "", model)
         steps = (outcome.listing, outcome.completion, outcome.stream)
@@ -262,6 +265,14 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
     words = "The configuration would not hold: " + "; ".join(problems)
     metadata = {"problems": list(problems)}
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
+
+
+def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
+    """Return the failure with the name that somebody gave to what is tried under another one."""
+    problems = failure.metadata.get("problems")
+    if not isinstance(problems, list):
+        return failure
+    return _invalid([problem.replace(name, wished) for problem in problems])
 
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:

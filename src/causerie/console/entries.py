@@ -85,6 +85,11 @@ class EntryProblems:
         """Return the first problem of a field."""
         return self._by_field.get(field)
 
+    @property
+    def named(self) -> Sequence[tuple[str, str]]:
+        """Return the problems of fields, with the names of their settings."""
+        return [(name, each.message) for name, each in self._by_field.items()]
+
     def any(self, *fields: str) -> bool:
         """Return true if one of these fields has a problem."""
         return any(field in self._by_field for field in fields)

@@ -66,7 +66,7 @@ class ProviderEntryPages:
                 "",
             )
         except InvalidRequest as failure:
-            await self._show(context, form, failure)
+            await self._show(context, form, failure, tested=True)
             return
         await self._show(context, form, trial=trial)
 
@@ -138,8 +138,10 @@ class ProviderEntryPages:
         form: ProviderForm,
         failure: InvalidRequest | None = None,
         trial: Trial | None = None,
+        *,
+        tested: bool = False,
     ) -> None:
-        values = _around(form, failure)
+        values = {**_around(form, failure), "tested": tested}
         if failure is None:
             await context.show(_ADD, trial=trial, **values)
         else:
