@@ -64,3 +64,11 @@ async def added(made: Market, kind: Any, key: str = "", **settings: Any) -> Entr
     """An entry that an operator has made."""
     wish = EntryWish(settings=settings, key=key or None)
     return await made.services.configuration.create(SYSTEM, kind, wish)
+
+
+async def configure(made: Market) -> None:
+    """Make a provider that is off, and an alias that it answers for with another."""
+    spare = await added(made, "provider", SECRET, name="spare", known="groq", max_concurrent=4)
+    west, north = {"provider": "spare", "model": "m"}, {"provider": "north", "model": "m"}
+    await added(made, "alias", id="talk", name="Small talk", targets=[west, north])
+    await made.services.configuration.switch(SYSTEM, spare.id, enabled=False)
