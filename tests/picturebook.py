@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -59,6 +60,8 @@ class Broken(Fair):
     """A service that has a bug, where the picture wants one."""
 
     broken = False
+    file: Path
+    """The configuration file of its operations."""
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         if self.broken:
@@ -239,6 +242,14 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "providers-of-a-model": "/operator/providers?model=a/m",
         "endpoint": "/operator/providers/north",
         "provider-quiet": "/operator/providers/south",
+        "provider-pick": "/operator/providers/add/new",
+        "provider-add": "/operator/providers/add/new?known=openrouter",
+        "provider-off": "/operator/providers/spare",
+        "provider-edit": "/operator/providers/spare/edit",
+        "provider-delete": "/operator/providers/spare/delete",
+        "provider-no-list": "/operator/providers/north/models",
+        "aliases": "/operator/aliases",
+        "alias-new": "/operator/aliases/new",
         "provider-probe": "/operator/providers/north/probe?model=m",
         "routes": "/operator/explain?model=a/m",
         "missing": "/no-such-page",
@@ -263,6 +274,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "profile-codes": _codes,
         "profile-remove": at("/profile/factor/remove"),
         "provider-by-hand": _by_hand,
+        "provider-wrong": _wrong_provider,
         "provider-asking": _asking,
         "provider-failed": _failed,
         "routes-told": _route,
@@ -287,10 +299,27 @@ def at(path: str) -> Go:
     return go
 
 
-async def _by_hand(page: Page, root: str, _: Scene) -> None:
+async def _by_hand(page: Page, root: str, scene: Scene) -> None:
+    """While the file is not where it was."""
+    file = scene.service_view.file
     await page.goto(f"{root}/operator/providers/north")
-    await page.click("text=Write to the configuration and apply")
-    await expect(page.locator("#by-hand")).to_be_visible()
+    away = file.rename(file.with_suffix(".away"))
+    try:
+        await page.click("text=Write to the configuration and apply")
+        await expect(page.locator("#by-hand")).to_be_visible()
+    finally:
+        away.rename(file)
+
+
+async def _wrong_provider(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/providers/add/new?known=other")
+    await page.fill("[name=name]", "North East")
+    await page.fill("[name=base_url]", "nowhere")
+    await page.click("summary:has-text('More settings')")
+    await page.fill("[name=max_concurrent]", "few")
+    await page.fill("[name=more]", '{"colour": "red"}')
+    await page.click("#panel .button-main")
+    await expect(page.locator("[aria-invalid]").first).to_be_visible()
 
 
 async def _probe(page: Page, root: str, name: str) -> None:

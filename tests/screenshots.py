@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 from accountkit import World
 from browserkit import chromium
+from configurekit import configure
 from consolekit import console_of
 from marketkit import small_market
 from operationskit import alerted, lived, market, provider
@@ -111,11 +112,12 @@ async def _scene() -> AsyncIterator[Scene]:
         try:
             async with (
                 provider(gate=stopping) as (slow, _),
-                market(world, Path(folder), south=slow, filed=False, bounds=_PATIENT) as seen_to,
+                market(world, Path(folder), south=slow, bounds=_PATIENT) as seen_to,
             ):
                 lived(seen_to)
                 await alerted(seen_to)
-                service_view.operations = seen_to.services
+                await configure(seen_to)
+                service_view.operations, service_view.file = seen_to.services, seen_to.file
                 async with console_of(world, service_view=service_view, open_to_all=True) as place:
                     yield await furnished(place, service_view, team)
         finally:

@@ -153,6 +153,13 @@ def test_the_block_says_which_context_is_in_force() -> None:
     assert "  context  a: 8,192 tokens a request, 4 at a time" in lines
 
 
+def test_the_block_of_an_empty_service_leads_to_the_console() -> None:
+    hosted = DoorSettings(name="hosted", kind="hosted", keys="accounts")
+    lines = "\n".join(block(Settings(models=(), doors=(hosted,)), "127.0.0.1", 8000))
+    assert "models   none in the file; add providers on the console" in lines
+    assert "curl" not in lines
+
+
 def test_the_block_with_keys_on_every_address() -> None:
     keyed = (DoorSettings(name="a", keys=("ab" * 32,)), DoorSettings(name="b", keys="off"))
     lines = "\n".join(block(Settings(doors=keyed), "0.0.0.0", 9000))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+from accountkit import World
 from browserkit import findings, sign_in, window
-from consolekit import Place
+from consolekit import Place, console_of
 from ledgerkit import record
+from operationskit import seen_to
 from pageskit import Shop, Team
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.accounts.people import SYSTEM, User
+from causerie.accounts.people import SYSTEM, Role, User
 from causerie.store.usage import SqlUsage
 
 
@@ -49,6 +51,17 @@ async def test_without_models_the_first_step_says_who_takes_it(shop: Place, team
     assert isinstance(shop.service_view, Shop)
     shop.service_view.entries = []
     assert "An operator does this." in await overview(shop, team, team.viewer)
+
+
+async def test_operators_are_led_to_the_page_of_providers(lite: World, team: Team) -> None:
+    async with seen_to(lite) as operations:
+        shop = Shop()
+        shop.entries, shop.operations = [], operations
+        async with console_of(lite, service_view=shop) as place:
+            await lite.join(team.project, team.operator, Role.OWNER)
+            for user, led in ((team.operator, True), (team.owner, False)):
+                page = await (await place.visitor_of(user)).get(f"{team.path}/overview")
+                assert ("/console/operator/providers/add/new" in page.text) is led
 
 
 async def test_today_counts_against_the_budgets(shop: Place, team: Team) -> None:

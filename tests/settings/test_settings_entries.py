@@ -88,6 +88,16 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
 ]
 
 
+def test_an_empty_file_with_accounts_is_filled_by_entries(tmp_path: Path) -> None:
+    empty = 'models = []\n[[doors]]\nname = "hosted"\nkind = "hosted"\n'
+    assert read(tmp_path, [], empty).settings.models == ()
+    found = read(tmp_path, [NORTH, CHAT], empty)
+    assert found.left_out == {}
+    assert default_address(found.settings).models == ("chat",)
+    with pytest.raises(SettingsError, match="at least one model or alias"):
+        read(tmp_path, [], "models = []\n")
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [(Entry(section, name, body), words) for section, name, body, words in WRONG],

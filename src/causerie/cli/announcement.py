@@ -84,6 +84,9 @@ class ConsoleAnnouncer:
         return f"Loading {engine.model}{share}"
 
 
+_NO_MODELS = "none in the file; add providers on the console"
+
+
 def block(
     settings: Settings,
     host: str,
@@ -102,11 +105,12 @@ def block(
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}" + (more if host in _EVERYWHERE else ""),
-        f"  models   {', '.join(default.models)}",
+        f"  models   {', '.join(default.models) or _NO_MODELS}",
         *_context(engines),
-        f"  try      {_curl(default, base)}",
-        f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",
     ]
+    if default.models:
+        lines.append(f"  try      {_curl(default, base)}")
+        lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
     if has_chat_page(settings):
         lines.append(f"  page     http://{shown}:{port}/")
     if settings.server.docs:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from causerie.accounts.entries import Entries, meanwhile
+from causerie.accounts.entries import Entries, EntryChange, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
 from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
@@ -18,8 +18,8 @@ from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
-from causerie.operations.configuring import EntryView, EntryWish
-from causerie.operations.trial import Trial, trial
+from causerie.operations.configuring import EntryStep, EntryView, EntryWish
+from causerie.operations.trial import Trial, list_models, trial
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
 from causerie.settings.credentials import Credentials, one_word
@@ -68,11 +68,7 @@ class LiveConfiguration:
         async with self._turn:
             stored = await self._entries.every()
             before = _one(stored, id)
-            if wish.version not in (None, before.version):
-                raise meanwhile()
-            after = self._entries.changed(actor, before, _draft(before.kind, wish))
-            _keep_the_key(before, after, wish)
-            return await self._change(actor, stored, before, after)
+            return await self._change(actor, stored, before, self._after(actor, before, wish))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         """Switch one on or off."""
@@ -93,6 +89,46 @@ class LiveConfiguration:
             await self._check([each for each in stored if each.id != id])
             await self._entries.remove(actor, gone)
             await self._configuration().reload()
+
+    async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
+        """Several changes, checked together: all are in force when this returns, or none."""
+        await self._entries.may_change(actor)
+        async with self._turn:
+            stored = await self._entries.every()
+            changes = [self._planned(actor, stored, step) for step in steps]
+            after = {each.before.id: each.after for each in changes if each.before is not None}
+            kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
+            made = [each.after for each in changes if each.before is None and each.after]
+            touched = [each.after for each in changes if each.after is not None]
+            await self._check([*kept, *made], *touched)
+            await self._entries.write(actor, changes)
+            outcome = await self._configuration().reload()
+            if not outcome.applied:
+                raise _invalid(outcome.problems)
+
+    def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
+        before = _one(stored, step.id) if step.id else None
+        if step.wish is None:
+            return EntryChange(before, None)
+        if before is None:
+            made = self._entries.drafted(actor, _draft(step.kind, step.wish))
+            return EntryChange(None, made)
+        return EntryChange(before, self._after(actor, before, step.wish))
+
+    def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
+        if wish.version not in (None, before.version):
+            raise meanwhile()
+        after = self._entries.changed(actor, before, _draft(before.kind, wish))
+        _keep_the_key(before, after, wish)
+        return after
+
+    async def listed(self, actor: Actor, provider: str) -> Trial:
+        """Return what a provider that is in force lists now; raises :class:`NotFound`."""
+        await self._entries.may_change(actor)
+        found = self._parts.provider(provider)
+        if found is None:
+            raise NotFound("No provider of this name is in force.", code="not_found")
+        return await list_models(found.provider, found.key or "")
 
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
@@ -116,7 +152,10 @@ class LiveConfiguration:
         else:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
             tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
-        loaded = await self._check([*stored, tried], tried)
+        try:
+            loaded = await self._check([*stored, tried], tried)
+        except InvalidRequest as failure:
+            raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         outcome = await _trial(one, tried.credential or "", model)
         steps = (outcome.listing, outcome.completion, outcome.stream)
@@ -136,9 +175,7 @@ class LiveConfiguration:
         await self._entries.change(actor, before, after)
         return await self._in_force(after)
 
-    async def _check(
-        self, stored: Sequence[StoredEntry], touched: StoredEntry | None = None
-    ) -> Loaded:
+    async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         """Return the settings with these entries; raise :class:`InvalidRequest` for all problems.
 
         What was broken before may stay so, other than what is ``touched``.
@@ -149,7 +186,7 @@ class LiveConfiguration:
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in stored]
-        keys = () if touched is None else (entry_of(touched).key,)
+        keys = {entry_of(each).key for each in touched}
         if found := new_problems(entries, loaded, configuration.loaded, keys):
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
@@ -221,6 +258,14 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
     words = "The configuration would not hold: " + "; ".join(problems)
     metadata = {"problems": list(problems)}
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
+
+
+def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
+    """Return the failure with the name that somebody gave to what is tried under another one."""
+    problems = failure.metadata.get("problems")
+    if not isinstance(problems, list):
+        return failure
+    return _invalid([problem.replace(name, wished) for problem in problems])
 
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:

@@ -25,6 +25,7 @@ from causerie.composition.provider_views import ProviderViews, changes, probe_vi
 from causerie.composition.service import RunningService, decoding_bounds
 from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
+from causerie.operations.configuring import EntryView, EntryWish
 from causerie.operations.examination import Examinee
 from causerie.operations.examinations import Examinations
 from causerie.operations.explaining import explanation
@@ -140,7 +141,8 @@ class LiveOperations:
             (each for each in one.models if each.id == model), ProviderModelSettings(id=model)
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
-        used = await self._used(one, result)
+        kept = await self._kept(actor, name)
+        used = await (self._used(one, result) if kept is None else self._put(actor, kept, result))
         if used.in_force:
             await self._examinations.use(result)
         if used.written:
@@ -211,6 +213,34 @@ class LiveOperations:
         return AppliedResult(
             written=True, in_force=not outcome.problems, problem="; ".join(outcome.problems)
         )
+
+    async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
+        """Return the entry of the database that is this provider; none if the file has it."""
+        if self._parts.configuration is None:
+            return None
+        for each in await self.configuration.every(actor):
+            if (each.kind, each.name) == ("provider", provider) and each.in_force:
+                return None if each.locked else each
+        return None
+
+    async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
+        """Put a result into the entry of its provider; a context that it lacks stays."""
+        models = {each["id"]: each for each in kept.settings.get("models", ())}
+        before = models.get(result.model, {})
+        known = {name: before[name] for name in ("context_length",) if name in before}
+        models[result.model] = {**known, **result.entry().values()}
+        settings = {**kept.settings, "models": list(models.values())}
+        wish = EntryWish(settings=settings, version=kept.version)
+        try:
+            view = await self.configuration.change(actor, kept.id, wish)
+        except InvalidRequest as failure:
+            return AppliedResult(
+                written=False,
+                in_force=False,
+                problem=failure.message,
+                by_hand=tables([result.entry()]),
+            )
+        return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
         """Return the caller with this key; without one, a caller with all rights."""

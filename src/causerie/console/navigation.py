@@ -48,6 +48,7 @@ ENTRIES = (
     NavigationEntry("Project", "/projects/{project}", "folder"),
     NavigationEntry("Health", "/operator", "pulse", "operator"),
     NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
+    NavigationEntry("Aliases", "/operator/aliases", "tag", "operator"),
     NavigationEntry("Routing", "/operator/explain", "route", "operator"),
     NavigationEntry("Alerts", "/operator/alerts", "bell", "operator"),
     NavigationEntry("Users", "/operator/users", "people", "operator"),

@@ -42,5 +42,16 @@ NOTICES = MappingProxyType(
         "probe-cancelled": "The probe was cancelled.",
         "probe-used": "The result was written to the configuration and is in force.",
         "project-made": "The project was created.",
+        "provider-added": "The provider was added. Now choose its models.",
+        "provider-saved": "The provider was changed; it is in force.",
+        "provider-enabled": "The provider is on again.",
+        "provider-disabled": "The provider is off; it is asked no more.",
+        "provider-deleted": "The provider was deleted, and its key forgotten.",
+        "models-taken": "The models that were picked are in force.",
+        "alias-added": "The alias was created; requests may name it.",
+        "alias-saved": "The alias was changed; it is in force.",
+        "alias-enabled": "The alias is on again.",
+        "alias-disabled": "The alias is off; requests for it are refused.",
+        "alias-deleted": "The alias was deleted.",
     }
 )

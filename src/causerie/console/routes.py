@@ -13,6 +13,7 @@ from causerie.console.pages import (
     usage,
 )
 from causerie.console.pages.alerts import AlertsPages
+from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -23,6 +24,8 @@ from causerie.console.pages.palette import PalettePages
 from causerie.console.pages.person_bounds import PersonBoundsPages
 from causerie.console.pages.playground import PlaygroundPages
 from causerie.console.pages.project import MemberPages, ProjectPages
+from causerie.console.pages.provider_entries import ProviderEntryPages
+from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
@@ -177,6 +180,8 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{provider}/probe/cancel", providers.cancel),
         PageRoute("POST", f"{provider}/probe/use", providers.use),
         *_alerts(AlertsPages(operations.alerts)),
+        *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
+        *_aliases(AliasPages(operations)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
     )
@@ -186,6 +191,42 @@ def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
     return (
         PageRoute("GET", "/operator/alerts", alerts.show),
         PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
+    )
+
+
+def _provider_entries(
+    entries: ProviderEntryPages, models: ProviderModelPages
+) -> tuple[PageRoute, ...]:
+    """Pages below ``add`` have names that those below a provider have not."""
+    add, provider = "/operator/providers/add", "/operator/providers/{provider}"
+    return (
+        PageRoute("GET", f"{add}/new", entries.new),
+        PageRoute("POST", f"{add}/new", entries.create),
+        PageRoute("POST", f"{add}/try", entries.test),
+        PageRoute("GET", f"{provider}/edit", entries.edit),
+        PageRoute("POST", f"{provider}/edit", entries.change),
+        PageRoute("POST", f"{provider}/test", entries.try_kept),
+        PageRoute("POST", f"{provider}/enable", entries.enable),
+        PageRoute("POST", f"{provider}/disable", entries.disable),
+        PageRoute("GET", f"{provider}/delete", entries.ask_deletion),
+        PageRoute("POST", f"{provider}/delete", entries.delete),
+        PageRoute("GET", f"{provider}/models", models.show),
+        PageRoute("POST", f"{provider}/models", models.take_over),
+    )
+
+
+def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
+    alias = "/operator/aliases/{alias}"
+    return (
+        PageRoute("GET", "/operator/aliases", aliases.list),
+        PageRoute("GET", "/operator/aliases/new", aliases.new),
+        PageRoute("POST", "/operator/aliases/new", aliases.create, kept=True),
+        PageRoute("GET", alias, aliases.see),
+        PageRoute("POST", alias, aliases.change, kept=True),
+        PageRoute("POST", f"{alias}/enable", aliases.enable),
+        PageRoute("POST", f"{alias}/disable", aliases.disable),
+        PageRoute("GET", f"{alias}/delete", aliases.ask_deletion),
+        PageRoute("POST", f"{alias}/delete", aliases.delete),
     )
 
 

@@ -22,6 +22,7 @@ from causerie.routing.target_state import TargetStatus
 
 _encoder = msgspec.json.Encoder()
 _Value = TypeVar("_Value")
+_NOTHING_YET = "There is no model and no provider yet; operators add them on the console."
 ServiceState = Literal["live", "ready", "loading", "stopping", "failed"]
 
 
@@ -71,7 +72,10 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``."""
+    """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``.
+
+    ``missing``: what has to be configured before any request can be served.
+    """
 
     status: ServiceState
     ready: bool | UnsetType = UNSET
@@ -79,6 +83,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     engines: Sequence[EngineHealth] | UnsetType = UNSET
     targets: Sequence[TargetHealthEntry] | UnsetType = UNSET
     limits: SharedLimits | UnsetType = UNSET
+    missing: str | UnsetType = UNSET
     error: ErrorDetails | UnsetType = UNSET
 
 
@@ -103,13 +108,15 @@ class HealthHandlers:
         """``GET /health``: the same, with every engine, every target of routing, and whether
         replicas count limits together."""
         state, answers = self._state(), self.engines.shared()
+        engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
             status=state,
             ready=state == "ready",
             live=True,
-            engines=[self._engine(status) for status in self.engines.status()],
-            targets=[_target(status) for status in self.engines.targets()],
+            engines=[self._engine(status) for status in engines],
+            targets=[_target(status) for status in targets],
             limits=SharedLimits(shared=answers is not None, answers=_given(answers)),
+            missing=UNSET if engines or targets else _NOTHING_YET,
         )
         _answer(exchange, health)
 

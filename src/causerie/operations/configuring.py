@@ -51,6 +51,14 @@ class EntryWish(Struct, frozen=True, kw_only=True):
     """Of the entry that was read before; unset: whatever is there is changed."""
 
 
+class EntryStep(Struct, frozen=True, kw_only=True):
+    """One of several changes. Without an ``id`` the entry is new, without a ``wish`` deleted."""
+
+    kind: EntryKind
+    id: str = ""
+    wish: EntryWish | None = None
+
+
 class Configuring(Protocol):
     """Changes to the configuration. Everything raises ``Forbidden`` for those who are no
     operators, and ``InvalidRequest`` with all problems for what does not hold."""
@@ -77,6 +85,14 @@ class Configuring(Protocol):
 
     async def delete(self, actor: Actor, id: str) -> None:
         """Forget one, with its key."""
+        ...
+
+    async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
+        """Several changes, checked together: all are in force when this returns, or none."""
+        ...
+
+    async def listed(self, actor: Actor, provider: str) -> Trial:
+        """Return what a provider that is in force lists now; raises ``NotFound``."""
         ...
 
     async def test(

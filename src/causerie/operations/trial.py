@@ -55,22 +55,25 @@ class Trial(Struct, frozen=True, kw_only=True):
 async def trial(provider: Provider, key: str, model: str = "") -> Trial:
     """Try a provider, within its deadlines; no word of the result holds its key."""
     provider.candid = True
-    found, listing = await _listed(provider, key)
+    listed = await list_models(provider, key)
+    found, listing = listed.models, listed.listing
     asked = model or next((one.id for one in found), "")
     if not asked:
-        return Trial(models=found, model="", listing=listing)
+        return listed
     completion = await _asked(provider, asked, key, stream=False)
     stream = await _asked(provider, asked, key, stream=True)
     return Trial(models=found, model=asked, listing=listing, completion=completion, stream=stream)
 
 
-async def _listed(provider: Provider, key: str) -> tuple[tuple[ListedModel, ...], TrialStep]:
+async def list_models(provider: Provider, key: str) -> Trial:
+    """Read a provider's list of models alone."""
     began = time.monotonic()
     try:
         found = await provider.listing(_LIST_SECONDS)
     except ServiceError as failure:
-        return (), _failed(failure, began, key)
-    return published(found), TrialStep(ok=True, seconds=time.monotonic() - began)
+        return Trial(models=(), model="", listing=_failed(failure, began, key))
+    step = TrialStep(ok=True, seconds=time.monotonic() - began)
+    return Trial(models=published(found), model="", listing=step)
 
 
 async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:

@@ -14,6 +14,7 @@ from causerie.chat.formats.registry import FORMATS
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.settings.addresses import has_accounts
 from causerie.settings.alerts import alert_rules
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
@@ -61,8 +62,12 @@ def _console(console: ConsoleSettings) -> Iterator[Broken]:
 
 
 def _names(settings: Settings) -> Iterator[Broken]:
-    """Models, aliases and entries of the catalog have names of their own."""
-    if not settings.models and not settings.aliases and not settings.catalog:
+    """Models, aliases and entries of the catalog have names of their own.
+
+    A service with accounts may begin without any: operators add them to its database.
+    """
+    empty = not settings.models and not settings.aliases and not settings.catalog
+    if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
     taken: dict[str, KeyPath] = {}
     places: list[tuple[KeyPath, str]] = []

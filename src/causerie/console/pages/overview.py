@@ -90,15 +90,8 @@ class OverviewPages:
         ever = await _used(context, project.id, project.created_at)
         keys = await context.accounts.keys.of(context.actor, project.id)
         models = bool(self._service_view.models())
-        operator = await context.may(Action.PROVIDERS_SEE)
-        who = "Write it into the configuration." if operator else "An operator does this."
         return (
-            FirstStep(
-                "Add a provider or a model",
-                "There are models to ask." if models else who,
-                models,
-                f"{base}/models",
-            ),
+            await self._first_step(context, f"{base}/models", models=models),
             FirstStep(
                 "Create an API key",
                 "Programs send it with every request.",
@@ -112,6 +105,15 @@ class OverviewPages:
                 f"{base}/playground",
             ),
         )
+
+    async def _first_step(self, context: RequestContext, path: str, *, models: bool) -> FirstStep:
+        """Return the step to a model, which operators take on the page of providers."""
+        hint = "There are models to ask." if models else "An operator does this."
+        if not models and await context.may(Action.CONFIGURATION_CHANGE):
+            hint = "Pick one and paste its key; or write models into the configuration file."
+            if self._service_view.operations is not None:
+                path = "/operator/providers/add/new"
+        return FirstStep("Add a provider or a model", hint, models, path)
 
     async def _health(self, context: RequestContext) -> ServiceHealth:
         badges = service_badges(self._service_view)

@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from msgspec import structs
+
+from causerie.console.entries import entries_of, named
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
 from causerie.operations.matrix import Cell, groups
 from causerie.operations.ports import Operations
+from causerie.operations.provider_models import aliases_of
 from causerie.operations.views import ProbedModelView, ProviderView, TargetView
 
 _PATH = "/operator/providers"
+_MOST_TARGETS = 12  # of each provider, in the list of all
+_MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +50,43 @@ class ProvidersPages:
         shown = model if model in served else ""
         if shown:
             views = [_only(view, shown) for view in views]
+        entries = await entries_of(self._operations.configuration, context.actor)
+        away = [each for each in entries if each.kind == "provider" and not each.in_force]
         await context.show(
             "operator/providers.html",
             views=[view for view in views if view.targets or not shown],
+            entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
+            away=() if shown else away,
             models=sorted(served),
             model=shown,
             columns=_columns(views) if shown else (),
             groups=groups(),
             query=urlencode({"model": shown}) if shown else "",
+            most=_MOST_TARGETS,
         )
 
     async def see(self, context: RequestContext) -> None:
         """``GET /operator/providers/{provider}``."""
-        view = await self._view(context)
+        entries = await entries_of(self._operations.configuration, context.actor)
+        name = context.params["provider"]
+        filed, kept = (named(entries, "provider", name, locked=one) for one in (True, False))
+        try:
+            view = await self._view(context)
+        except NotFound:
+            if kept is None:
+                raise
+            aliases = aliases_of(name, entries)
+            await context.show("operator/provider_away.html", entry=kept, aliases=aliases)
+            return
+        shown = _compared(view)
         await context.show(
             "operator/provider.html",
-            view=view,
-            columns=[column(view, model, model.id) for model in view.models],
+            view=shown,
+            left_out=len(view.models) - len(shown.models),
+            entry=filed or kept,
+            shadowed=kept if filed is not None else None,
+            aliases=aliases_of(name, entries),
+            columns=[column(shown, model, model.id) for model in shown.models],
             groups=groups(),
         )
 
@@ -119,6 +145,12 @@ def _model(view: ProviderView, id: str) -> ProbedModelView:
         if model.id == id and model.cost is not None:
             return model
     raise NotFound("There is no such model at this provider that could be probed.")
+
+
+def _compared(view: ProviderView) -> ProviderView:
+    """Return the view with the models that one page has room for: those probed first."""
+    probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
+    return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:
