@@ -89,7 +89,7 @@ async def test_a_provider_is_picked_tried_and_added(bench: Bench) -> None:
     assert "database" in shown
 
 
-async def test_all_problems_stand_beside_their_fields(bench: Bench) -> None:
+async def test_all_problems_are_shown_at_their_fields(bench: Bench) -> None:
     wrong = {"base_url": "nowhere", "dialect": "latin", "max_concurrent": "few", "more": '{"x": 1}'}
     page = await bench.add(**wrong)
     assert page.status == 400

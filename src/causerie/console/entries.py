@@ -1,4 +1,4 @@
-"""Entries of the configuration as pages show them, and their problems, each beside its field."""
+"""Entries of the configuration as pages show them, and their problems, each at its field."""
 
 from __future__ import annotations
 
