@@ -96,6 +96,14 @@ async def test_what_was_given_by_hand_stays(company: Company) -> None:
     assert await company.roles() == {company.atlas.id: (Role.VIEWER, "")}
 
 
+async def test_groups_that_are_told_elsewhere_change_nothing(company: Company) -> None:
+    """As some providers do for people of very many groups: what is not known ends nothing."""
+    assert await company.sign_in("staff") == 303
+    company.oidc.behave(claims={"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {}}})
+    assert (await come(company.place.visitor())).status == 303
+    assert await company.roles() == {company.atlas.id: (Role.VIEWER, "test:staff")}
+
+
 async def test_a_group_makes_operators_but_never_ends_the_last_one(company: Company) -> None:
     world = company.place.world
     assert await company.sign_in("platform") == 303

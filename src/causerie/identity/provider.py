@@ -88,7 +88,8 @@ class Claims:
     email: str
     email_verified: bool
     name: str
-    groups: frozenset[str] = frozenset()
+    groups: frozenset[str] | None = frozenset()
+    """``None``: the provider names another place that knows them."""
 
 
 class OidcProvider:
@@ -226,8 +227,19 @@ class OidcProvider:
             email=email.strip().lower() if isinstance(email, str) else "",
             email_verified=claims.get("email_verified") in (True, "true"),
             name=name.strip() if isinstance(name, str) else "",
-            groups=_groups(claims.get(groups)),
+            groups=self._groups(claims),
         )
+
+    def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
+        """Return the groups in the claim: a list of names, or one (5.6.2: or a place elsewhere)."""
+        name = self.options.groups_claim
+        elsewhere = claims.get("_claim_names")
+        if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:
+            _log.warning("identity.groups_elsewhere", provider=self.options.name, claim=name)
+            return None
+        claim = claims.get(name)
+        listed = claim if isinstance(claim, list) else [claim]
+        return frozenset(each for each in listed if isinstance(each, str) and each)
 
     def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
@@ -244,9 +256,3 @@ class OidcProvider:
             "to sign in.",
             code="identity_refused",
         )
-
-
-def _groups(claim: object) -> frozenset[str]:
-    """Return the names in a claim: a list of them, or one."""
-    listed = claim if isinstance(claim, list) else [claim]
-    return frozenset(each for each in listed if isinstance(each, str) and each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from causerie.accounts.group_memberships import GroupClaims, GroupGrant
+from causerie.accounts.group_memberships import NO_GROUPS, GroupClaims, GroupGrant
 from causerie.accounts.people import Role
 from causerie.accounts.sso_provisioning import Vouched
 from causerie.console.login_state import LoginState, sealed, unsealed
@@ -74,17 +74,20 @@ async def back(context: RequestContext) -> None:
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
     """Return the identity as accounts take it, with what its groups give."""
-    grants = [
-        GroupGrant(each.group, each.project, Role(each.role), each.operator)
-        for each in options.groups
-    ]
+    groups = NO_GROUPS
+    if claims.groups is not None:
+        grants = [
+            GroupGrant(each.group, each.project, Role(each.role), each.operator)
+            for each in options.groups
+        ]
+        groups = GroupClaims(options.name, claims.groups, grants)
     return Vouched(
         claims.issuer,
         claims.subject,
         claims.email,
         claims.email_verified,
         claims.name,
-        GroupClaims(options.name, claims.groups, grants),
+        groups,
     )
 
 
