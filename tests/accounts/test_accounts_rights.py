@@ -145,6 +145,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.PROVIDERS_SEE: lambda s: s.world.operating.look(s.actor),
     Action.PROVIDERS_PROBE: lambda s: s.world.operating.note(s.actor, "provider.probe", "north"),
     Action.CONFIGURATION_CHANGE: lambda s: accounts_of(s.world).entries.may_change(s.actor),
+    Action.ALERTS_TEST: lambda s: s.world.operating.may_test_alerts(s.actor),
 }
 OWNED = {
     Action.MEMBERS_REMOVE,

@@ -16,6 +16,7 @@ import pytest
 from accountkit import World
 from hostedkit import Office, office
 from openai import AsyncOpenAI
+from operationskit import market
 from service import Service, free_port, serving
 from smtpserver import Mailbox, smtp
 from webhookreceiver import SECRET, Receiver, webhook_receiver
@@ -24,10 +25,15 @@ from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Uni
 from causerie.accounts.issuing import KeyDraft
 from causerie.accounts.people import SYSTEM, User, actor_of
 from causerie.accounts.watching import Watching
+from causerie.alerts.book import StoredAlert
 from causerie.alerts.error_rates import ErrorRate, ErrorRates
 from causerie.alerts.memory_book import MemoryBook
 from causerie.composition.account_conditions import AccountConditions
-from causerie.composition.service_conditions import error_conditions
+from causerie.composition.alerting import Alerting
+from causerie.composition.service_conditions import engine_conditions, error_conditions
+from causerie.edge.ownership import owned
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import StoreUnavailable
 from causerie.settings.alerts import Alerts
 
 CONFIG = """
@@ -233,3 +239,28 @@ def test_the_rate_of_errors_is_that_of_the_window() -> None:
     assert [*error_conditions(Alerts(), {"m": few, "n": ErrorRate(100, 19)})] == []
     [condition] = error_conditions(Alerts(), {"m": many})
     assert condition.summary == "Model m fails: 20 % of 20 requests"
+
+
+class AwayBook(MemoryBook):
+    """A book whose database cannot be reached."""
+
+    async def alerts(self) -> Sequence[StoredAlert]:
+        raise StoreUnavailable
+
+
+async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path: Path) -> None:
+    async with webhook_receiver() as hook, market(lite, tmp_path, hook=hook.url) as made:
+        watching = Watching(lite.store, lite.usage, lite.clock)
+        alerting = Alerting(made.service, AccountConditions(AwayBook(), watching, lite.clock))
+        await alerting.look()
+        await alerting.look()
+        async with owned(alerting.deliver()):
+            posted = await hook.next()
+        assert posted.body["type"] == "job.firing"
+        assert posted.body["data"]["summary"] == "The database cannot be reached"
+        assert hook.posted.empty()
+
+
+def test_an_engine_that_has_failed_is_a_job() -> None:
+    engines = [EngineStatus("a", EngineState.READY), EngineStatus("b", EngineState.FAILED)]
+    assert [each.key for each in engine_conditions(engines)] == ["job:engine:b"]

@@ -43,8 +43,9 @@ class Operating:
             await require(repositories, actor, Action.ALERTS_TEST)
 
     async def note_alert_test(self, actor: Actor, channel: str, *, delivered: bool) -> None:
-        """Write down that a test was sent by a channel."""
+        """Write down that a test was sent by a channel; raises :class:`Forbidden`."""
         outcome = "delivered" if delivered else "failed"
         noted = entry(self._clock(), actor, "alerts.test", channel, outcome=outcome)
         async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.ALERTS_TEST)
             await repositories.audit.add(noted)
