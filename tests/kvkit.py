@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -107,8 +108,7 @@ class Publisher:
         """Bind both sockets; with a ``port`` to it and the one behind it."""
         context = Context()
         with context, context.socket(zmq.PUB) as self.pub, context.socket(zmq.ROUTER) as router:
-            for socket in (self.pub, router):
-                socket.linger = 0
+            self.pub.linger = router.linger = 0
             self.pub.bind(f"tcp://{host}:{port or '*'}")
             router.bind(f"tcp://{host}:{port + 1 if port else '*'}")
             self.events, self.replay = (
@@ -129,6 +129,18 @@ class Publisher:
                 if number >= self.asked[-1]:
                     await router.send_multipart([client, b"", number.to_bytes(8, "big"), payload])
             await router.send_multipart([client, b"", _END, b""])
+
+
+def two_ports() -> int:
+    """Return a port that is free, as is the next one."""
+    for _ in range(100):
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 1))
+                return port
+    raise AssertionError("no two ports in a row are free")
 
 
 async def until(holds: Callable[[], bool]) -> None:

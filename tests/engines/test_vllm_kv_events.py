@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from kvkit import ENCODINGS, EngineCache, Publisher, until
+from kvkit import ENCODINGS, EngineCache, Publisher, two_ports, until
 
 from causerie.engines.vllm import kv_subscriber, member_cache
 from causerie.engines.vllm.kv_events import UnreadableEvents, decoded
@@ -293,9 +292,7 @@ async def test_a_server_that_starts_again_holds_nothing() -> None:
 
 
 async def test_another_server_at_the_same_place_holds_nothing_of_the_first() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = two_ports()
     one, other = Publisher(EngineCache()), Publisher(EngineCache())
     async with AsyncExitStack() as there:
         async with one.listening(port=port):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from kvkit import ENCODINGS, EngineCache, Publisher
+from kvkit import ENCODINGS, EngineCache, Publisher, two_ports
 from rich.console import Console
 from servicekit import ServiceView, service_view
 from test_vllm_engine import asked, behave, made, processes
@@ -72,9 +71,7 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
     hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     every = [Place(tmp_path / host, host) for host in hosts]
     published = [Publisher(EngineCache(encoding)) for encoding in ENCODINGS]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = two_ports()
     async with AsyncExitStack() as there:
         for place, publisher in zip(every, published, strict=True):
             await place.come()

@@ -39,9 +39,9 @@ def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
     share = max(_FREE_SHARE, math.ceil(_SHARE * total / len(able)))
 
     def cost(member: M) -> tuple[int, int]:
-        held = 0
-        if member.running < share:
-            held = min(runs.get(member.name, 0) * BLOCK, tokens)
-        return tokens - held + member.unread + _RUNNING * member.running, member.chosen
+        running = member.running
+        held = runs.get(member.name, 0) * BLOCK if running < share else 0
+        unread = tokens - held if held < tokens else 0
+        return unread + member.unread + _RUNNING * running, member.chosen
 
     return min(able, key=cost)

@@ -1,4 +1,4 @@
-"""What vLLM publishes of its prefix cache, decoded: blocks that were stored or removed.
+"""Events of vLLM about its prefix cache, decoded: blocks that were stored or removed.
 
 vLLM encodes batches and events as arrays of msgpack up to some version, and as maps since. Each is
 recognised by its first byte, by itself. Fields were only ever added at the end; those that say
@@ -102,7 +102,7 @@ _array_event = msgspec.msgpack.Decoder(_StoredArray | _RemovedArray | _ClearedAr
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """What one step of the engine changed, and when in seconds it was published."""
+    """Changes of one step of the engine; ``ts`` is when it was published, in seconds."""
 
     ts: float
     events: Sequence[Event]

@@ -32,7 +32,7 @@ _MISSING = "pyzmq is not installed; install it: pip install 'causerie[pool]'"
 
 @dataclass(frozen=True, slots=True)
 class KvEndpoint:
-    """Where a cache publishes: addresses of ZeroMQ, such as ``tcp://10.0.0.7:5557``."""
+    """Place where a cache publishes: addresses of ZeroMQ, such as ``tcp://10.0.0.7:5557``."""
 
     events: str
     replay: str | None = None

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from struct import Struct
 
 BLOCK = 16  # tokens; what vLLM caches by, or a divisor of it
-_WIDTH = BLOCK * 4  # bytes
+_each_block = Struct(f"{BLOCK * 4}s").iter_unpack
 _HASH_BITS = 60  # two digits of Python's integers, which take less memory than three
 _MASK = (1 << _HASH_BITS) - 1
 _SHARDS = 64
 _SHARD = _HASH_BITS - 6
+_MOST_SETS = 65_536  # of members that are shared
 _MOST_BITS = 256  # beyond the members that there are
 
 
@@ -34,9 +36,9 @@ def chain(tokens: Sequence[int], before: Sequence[int] = ()) -> list[int]:
 def extended(previous: int, tokens: Sequence[int]) -> list[int]:
     """Return the blocks of tokens that follow the block ``previous``, or 0 at the beginning."""
     blocks: list[int] = []
-    content = array("I", tokens).tobytes()
-    for start in range(0, len(content) - _WIDTH + 1, _WIDTH):
-        previous = hash((previous, content[start : start + _WIDTH])) & _MASK
+    whole = tokens[: len(tokens) // BLOCK * BLOCK]
+    for (content,) in _each_block(array("I", whole).tobytes()):
+        previous = hash((previous, content)) & _MASK
         blocks.append(previous)
     return blocks
 
@@ -48,6 +50,7 @@ class PrefixIndex:
         self.resize(blocks)
         self._bits: dict[str, int] = {}
         self._names: dict[int, str] = {}
+        self._sets: dict[int, int] = {}  # each by itself, so that blocks share it: memory and time
         self._next = 0
         self._clear()
 
@@ -77,13 +80,14 @@ class PrefixIndex:
             held = young[shard].get(block)
             if held is None:
                 held = old[shard].get(block, 0)
-            here = holding & held
-            if here != holding:
-                if length:
-                    self._note(found, holding & ~here, length)
-                if not here:
-                    return found
-                holding = here
+            if held is not holding:  # mostly it is: equal sets are one object
+                here = holding & held
+                if here != holding:
+                    if length:
+                        self._note(found, holding & ~here, length)
+                    if not here:
+                        return found
+                    holding = held if here == held else here
             length += 1
         if length:
             self._note(found, holding, length)
@@ -97,7 +101,7 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit = self._bit(name)
+        bit, sets = self._bit(name), self._sets
         young, old, half = self._young, self._old, self._half
         for block in blocks:
             shard = block >> _SHARD
@@ -108,7 +112,15 @@ class PrefixIndex:
                 if len(table) >= half:
                     old[shard] = table
                     table = young[shard] = {}
-            table[block] = held | bit
+            if held & bit:
+                table[block] = held
+            elif held:
+                both = held | bit
+                table[block] = sets.setdefault(both, both)
+            else:
+                table[block] = bit
+        if len(sets) > _MOST_SETS:
+            sets.clear()
 
     def remove(self, name: str, blocks: Collection[int]) -> None:
         """Record that a member does not hold these blocks any more."""
