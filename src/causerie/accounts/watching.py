@@ -8,18 +8,25 @@ from datetime import datetime
 
 from causerie.accounts.authorization import Clock
 from causerie.accounts.keys import ApiKey, KeyState
-from causerie.accounts.people import SYSTEM, Project
+from causerie.accounts.people import SYSTEM, Project, User
 from causerie.accounts.ports import AccountStore, Repositories
 from causerie.accounts.spending import Spending, SpendingReader
 from causerie.accounts.usage import UsageReports
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedBudget:
-    """A budget of a key, or of a project if ``key`` is unset, and what is spent of it."""
+class WatchedKey:
+    """A key that works, and its project."""
 
     project: Project
-    key: ApiKey | None
+    key: ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedBudget:
+    """A budget of a key, a project or a person, and what is spent of it."""
+
+    owner: WatchedKey | Project | User
     spending: Spending
 
 
@@ -42,26 +49,28 @@ class Watching:
         self._clock = clock
 
     async def budgets(self) -> Sequence[WatchedBudget]:
-        """Every budget of a key that works, or of a project that is not archived."""
+        """Every budget of keys that work, projects in use, and people who may sign in."""
         now = self._clock()
         async with self._store.reading() as repositories:
             projects = await _projects(repositories)
-            owners = [f"project:{id}" for id in projects]
+            users = await repositories.people.every()
+            people = {each.id: each for each in users if each.disabled_at is None}
+            owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await repositories.keys.bounds_of(owners)
             keys = _working(await repositories.keys.budgeted(), projects, now)
         reader = SpendingReader(self._usage, SYSTEM, None, now)
         of_projects = await reader.of_projects(
             {id: found for id in projects if (found := bounds[f"project:{id}"].budgets)}
         )
+        of_people = await reader.of_people(
+            {id: found for id in people if (found := bounds[f"user:{id}"].budgets)}
+        )
         of_keys = await reader.of_keys({key.id: key.bounds.budgets for key in keys})
         return [
+            *(WatchedBudget(projects[id], one) for id in of_projects for one in of_projects[id]),
+            *(WatchedBudget(people[id], one) for id in of_people for one in of_people[id]),
             *(
-                WatchedBudget(projects[id], None, one)
-                for id in of_projects
-                for one in of_projects[id]
-            ),
-            *(
-                WatchedBudget(projects[key.project_id], key, one)
+                WatchedBudget(WatchedKey(projects[key.project_id], key), one)
                 for key in keys
                 for one in of_keys[key.id]
             ),

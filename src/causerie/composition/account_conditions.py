@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from causerie.accounts.authorization import Clock
 from causerie.accounts.bounds import Unit
 from causerie.accounts.money import exact
-from causerie.accounts.watching import ExpiringKey, WatchedBudget, Watching
+from causerie.accounts.people import Project
+from causerie.accounts.watching import ExpiringKey, WatchedBudget, WatchedKey, Watching
 from causerie.alerts.book import AlertBook
 from causerie.alerts.condition import Condition
 from causerie.alerts.message import AlertKind
@@ -91,10 +92,13 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
 
 def _owner(watched: WatchedBudget) -> tuple[str, str]:
     """Return the owner for programs and for people."""
-    key, project = watched.key, watched.project
-    if key is None:
-        return f"project:{project.id}", f"Project {project.name}"
-    return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
+    match watched.owner:
+        case WatchedKey(project, key):
+            return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
+        case Project() as project:
+            return f"project:{project.id}", f"Project {project.name}"
+        case person:
+            return f"user:{person.id}", f"{person.name} ({person.id})"
 
 
 def _without_empty(details: dict[str, str]) -> dict[str, str]:
