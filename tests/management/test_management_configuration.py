@@ -23,7 +23,16 @@ OPERATOR = new_key()
 SECRET = "sk-a-key-that-nobody-shows-again"
 ENTRIES = "/api/configuration/entries"
 ALL = ("provider:north", "alias:talk")
-FILED = '[[providers]]\nname = "filed"\nbase_url = "http://127.0.0.1:9/v1"\n'
+FILED = """
+[[models]]
+id = "far"
+ref = "hf:org/far"
+engine = "vllm"
+vllm = { address = "http://127.0.0.1:9", key = { env = "HOME" } }
+[[providers]]
+name = "filed"
+base_url = "http://127.0.0.1:9/v1"
+"""
 
 
 def configured(more: str = "") -> str:
@@ -204,6 +213,8 @@ async def test_prices_limits_models_catalog_and_doors_are_entries(service: Servi
         priced = await api.create("model", id="other", price={"request": "0.5"})
         assert await price(service, "other") == "0.5"
         _, listed = await api.ask("GET", ENTRIES)
+        settings = {each["name"]: each["settings"] for each in listed["data"]}
+        assert settings["far"]["vllm"] == {"address": "http://127.0.0.1:9", "key": {}}
         mine = [each["settings"] for each in listed["data"] if each["name"] == "other"]
         assert mine == [{"id": "other", "engine": "fake"}, priced["settings"]]
         [problem] = await api.problems("POST", ENTRIES, {

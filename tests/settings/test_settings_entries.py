@@ -10,6 +10,7 @@ import pytest
 from causerie.settings import Loaded, SettingsError, load
 from causerie.settings.addresses import default_address
 from causerie.settings.entries import Entry, Section, merged
+from causerie.settings.load import Override
 
 FILE = """
 [[models]]
@@ -151,6 +152,19 @@ def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:
     assert [one.name for one in found.settings.doors] == ["endpoint", "router", "more"]
     off = Entry("models", "second", {"engine": "fake"}, enabled=False)
     assert set(read(tmp_path, [off, *made[1:]], "").left_out) == {made[1].key, made[2].key}
+
+
+def test_models_of_the_command_line_are_all_that_there_are(tmp_path: Path) -> None:
+    flag = Override("models", ({"id": "own", "engine": "fake"},), "the command line")
+
+    def with_flag(entries: Sequence[Entry], _: str | None) -> Loaded:
+        return load(text="", environ={}, folder=tmp_path, overrides=[flag], entries=entries)
+
+    price = Entry("models", "own", {"price": {"prompt": "3"}})
+    second = Entry("models", "second", {"engine": "fake"})
+    found = merged(with_flag, [price, second])
+    assert found.left_out == {second.key: ("the command line says which models there are",)}
+    assert [(one.id, one.price.prompt) for one in found.settings.models] == [("own", "3")]
 
 
 def test_limits_of_the_default_gateway_are_no_other_door(tmp_path: Path) -> None:

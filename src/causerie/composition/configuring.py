@@ -21,7 +21,14 @@ from causerie.errors import InvalidRequest, NotFound, Overloaded
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
 from causerie.operations.trial import Trial, list_models, trial
 from causerie.providers.known import KNOWN_PROVIDERS
-from causerie.settings import Loaded, ProviderSettings, Settings, SettingsError, TimeoutSettings
+from causerie.settings import (
+    Loaded,
+    ProviderSettings,
+    Secret,
+    Settings,
+    SettingsError,
+    TimeoutSettings,
+)
 from causerie.settings.credentials import Credentials, one_word
 from causerie.settings.entry_rules import NAMES
 
@@ -318,6 +325,8 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
 
 def _written(value: Any) -> Any:
     """Return settings as a file would say them: without defaults, digests and foreign options."""
+    if isinstance(value, Secret):
+        return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):
         return {
             field.name: _written(getattr(value, field.name))

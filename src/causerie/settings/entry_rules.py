@@ -61,6 +61,9 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     index = filed_index(entry, alone)
     if index is not None:
         return tuple(_taken(entry, alone, index))
+    origin = alone.origins.get((entry.section,), "line")
+    if not origin.startswith("line"):
+        return (f"{origin} says which {entry.section} there are",)
     if entry.section == "models":
         return (*_file_only(entry), *_model(entry.body))
     if entry.section == "doors":
