@@ -130,7 +130,9 @@ async def run(asked: argparse.Namespace, folder: Path, url: str, shared: str) ->
             members(folder, [text] * asked.replicas) as replicas,
             Balancer(replicas, asked.every).running() as balancer,
         ):
-            clients = Clients(balancer.root, credential, lambda: draw.randint(_FEWEST_WORDS, asked.words))
+            clients = Clients(
+                balancer.root, credential, lambda: draw.randint(_FEWEST_WORDS, asked.words)
+            )
             async with clients.running(asked.streams) as seen:
                 sampling = asyncio.ensure_future(curves.sample(replicas, seen))
                 await eventually(lambda: clients.have_ended(asked.streams), 600)
