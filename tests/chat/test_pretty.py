@@ -280,3 +280,20 @@ def test_arguments_are_written_in_one_line_once_the_grammar_is_long() -> None:
     assert "arguments0_" in grammar
     assert "arguments1_" not in grammar
     assert admits(grammar, hermes_call('{\n"a": null}').replace('"f"', '"g"'))
+
+
+def test_unmarked_calls_share_the_rules_of_marked_ones() -> None:
+    schema = of(place={"type": "string"}, other={"type": "string"})
+
+    def written(*, unmarked: bool) -> str:
+        calls = CallPlan({"f": schema}, required=False, parallel=False, unmarked=unmarked)
+        text = compose(by_name("hermes"), {}, reasoning="none", calls=calls, answer=None,
+                       manner=PRETTY)  # fmt: skip
+        assert text is not None
+        return text
+
+    both = written(unmarked=True)
+    assert "```" in both
+    assert both.count("place") == written(unmarked=False).count("place")
+    reply = '```json\n{"name": "f", "arguments": {\n  "place": "a",\n  "other": "b"\n}}\n```'
+    assert admits(both, reply)

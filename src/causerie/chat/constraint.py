@@ -158,7 +158,14 @@ def _unmarked(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str
     """Return the reply that is an unmarked call, with which no other text may begin then."""
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
     marks = section_marks(form)
-    found = unmarked_grammar(calls.tools, marks, text.control_tokens, several=several)
+    written: dict[str, str] = {}
+    if text.manner.white_space is WhiteSpace.PRETTY:  # as unmarked calls always have it
+        notation = JsonArguments()
+        of_marked = {name: text.functions.get((name, notation)) for name in calls.tools}
+        written = {name: rule for name, rule in of_marked.items() if rule is not None}
+    found = unmarked_grammar(
+        calls.tools, marks, text.control_tokens, several=several, known=written
+    )
     if found is None:
         return []
     text.shut = found.shut

@@ -62,7 +62,8 @@ class GrammarText:
     prefix: str = ""  # of the names of all rules
     most: int = _MAX_CHARACTERS  # of all rules
     shut: str = ""  # regular expression of the beginnings that no free text may have
-    _terminals: dict[str, str] = field(default_factory=dict)
+    _terminals: dict[str, str] = field(default_factory=dict)  # by what they match
+    _names: dict[str, str] = field(default_factory=dict)  # of rules, by what they say
     _rules: list[str] = field(default_factory=list)
     _size: int = 0
     _splitter: re.Pattern[str] | None = None
@@ -86,10 +87,12 @@ class GrammarText:
         return self._parts(text)[0] in self.control_tokens
 
     def rule(self, expression: str, options: str = "") -> str:
-        """Add a rule and return its name."""
-        name = f"{self.prefix}r{len(self._rules)}"
-        self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
-        return name
+        """Return the name of a rule, which is added unless there is one that says the same."""
+        body = f"{f'[{options}]' if options else ''}: {expression}"
+        if body not in self._names:
+            self._names[body] = f"{self.prefix}r{len(self._rules)}"
+            self._add(self._names[body] + body)
+        return self._names[body]
 
     def _add(self, line: str) -> None:
         self._count(line)
@@ -112,10 +115,12 @@ class GrammarText:
         self._rules[int(name.removeprefix(self.prefix)[1:])] = line
 
     def terminal(self, expression: str) -> str:
-        """Add a terminal and return its name."""
-        name = f"{self.prefix.upper()}T{len(self._rules)}"
-        self._add(f"{name}: {expression}")
-        return name
+        """Return the name of a terminal, which is added unless there is one that says the same."""
+        if expression not in self._terminals:
+            name = f"{self.prefix.upper()}T{len(self._rules)}"
+            self._terminals[expression] = name
+            self._add(f"{name}: {expression}")
+        return self._terminals[expression]
 
     def literal(self, text: str) -> str:
         """Return an expression for fixed text; control tokens in it become those tokens."""
@@ -191,10 +196,7 @@ class GrammarText:
 
     def _open(self, text: str) -> str:
         """Return a terminal for a text that does not begin with what is ``shut``."""
-        expression = f"{text} & ~/{self.shut}(.|\\n)*/"
-        if expression not in self._terminals:
-            self._terminals[expression] = self.terminal(expression)
-        return self._terminals[expression]
+        return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from causerie.chat.call_syntax.base import Reader, Schema, Unreadable, spelled
 from causerie.chat.call_syntax.json import JsonReader
@@ -234,15 +235,19 @@ def unmarked_grammar(
     control_tokens: Mapping[str, int],
     *,
     several: int,
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> UnmarkedGrammar | None:
     """Return the grammar of a reply that begins with an unmarked call.
 
-    At most ``several`` calls more may follow. ``None`` if the schemas are too long to write them
-    a second time: then only the reader holds the arguments to them.
+    At most ``several`` calls more may follow. ``known`` are rules for arguments, by function, that
+    the grammar has already. ``None`` if the schemas of the others are too long to write them:
+    then only the reader holds the arguments to them.
     """
     scope = GrammarText(control_tokens, prefix="unmarked_")
     try:
-        arguments = {name: _arguments(name, tools[name], scope) for name in sorted(tools)}
+        arguments = {
+            name: known.get(name) or _arguments(name, tools[name], scope) for name in sorted(tools)
+        }
         expression = _expression(arguments, marks, scope, several)
     except InvalidRequest:
         return None
