@@ -16,8 +16,10 @@ from causerie.chat.formats.format import (
     ModelFormat,
     Name,
     ParameterList,
+    PythonArguments,
     Segment,
 )
+from causerie.chat.parser import call_triggers
 
 Deviation = Callable[[ModelFormat, Sequence[Call]], str | None]
 """Returns the text of the calls, or ``None`` where the family's form has no place for it."""
@@ -301,6 +303,50 @@ def with_half_a_pair(form: ModelFormat, made: Sequence[Call]) -> str | None:
     return write_calls(calls, made).replace(listed.before, half + listed.before, 1)
 
 
+def with_the_first_marker_twice(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    calls = _section(form)
+    first = calls.call[0]
+    head = (calls.begin or (first.text if isinstance(first, Literal) else "")).split()[:1]
+    if form.header is not None or tuple(head) != call_triggers(calls)[:1]:
+        return None
+    return f"{head[0]}\n{write_calls(calls, made)}" if head[0].endswith((">", "]")) else None
+
+
+def with_the_first_marker_on_a_line(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    calls = _section(form)
+    if not calls.begin.strip().endswith((">", "]")):
+        return None
+    return write_calls(replace(calls, begin=calls.begin.strip() + "\n\n"), made)
+
+
+def with_the_end_on_lines(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    """Line breaks between the markers that end a section, and those that end a call."""
+    calls = _section(form)
+    if form.header is not None:
+        return None
+    last = calls.call[-1]
+    if not isinstance(last, Literal):
+        return None
+    split = replace(last, text=last.text.replace("><", ">\n<"))
+    end = calls.end.replace("]<", "\n]\n<").replace("><", ">\n<")
+    return write_calls(replace(calls, call=(*calls.call[:-1], split), end=end), made)
+
+
+def with_brackets_behind_it(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    return None if form.header else f"{write_calls(_section(form), made)}\n}}]"
+
+
+def in_json_as_a_string(form: ModelFormat, made: Sequence[Call]) -> str | None:
+    """The JSON of the arguments within a string, where the family has a notation of its own."""
+    text = in_json(form, made)
+    if any(isinstance(one, PythonArguments) for one in _section(form).call):
+        return None  # it would be the first argument
+    for call in made if text else ():
+        written = json.dumps(call.arguments, ensure_ascii=False)
+        text = (text or "").replace(written, json.dumps(written, ensure_ascii=False), 1)
+    return text
+
+
 DEVIATIONS: Mapping[str, Deviation] = {
     made.__name__: made
     for made in (
@@ -323,6 +369,11 @@ DEVIATIONS: Mapping[str, Deviation] = {
         without_the_markers_around_it,
         without_the_last_marker,
         with_the_last_marker_twice,
+        with_the_first_marker_twice,
+        with_the_first_marker_on_a_line,
+        with_the_end_on_lines,
+        with_brackets_behind_it,
+        in_json_as_a_string,
         ended_at_once,
         with_a_key_without_value,
         with_half_a_pair,

@@ -81,6 +81,23 @@ def _edges(form: CallSection) -> tuple[list[str], list[str]]:
     return [form.separator.strip(), *triggers, *marks], ends
 
 
+def _past(text: str, mark: str) -> tuple[str | None, bool]:
+    """Return the text behind a mark that it begins with, and whether one may be arriving.
+
+    White space in it does not count.
+    """
+    left = "".join(mark.split())
+    for at, character in enumerate(text):
+        if not left:
+            return text[at:], False
+        if character.isspace():
+            continue
+        if character != left[0]:
+            return None, False
+        left = left[1:]
+    return (None, True) if left else ("", False)
+
+
 def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
     """Return the texts that a call begins with, if it begins with the name of its function."""
     behind, *others = calls.call[1:]
@@ -252,14 +269,15 @@ class SectionReader:
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
         again = (separator,) if separator else self._next_call_marks()
-        for end in ends:
-            if stripped.startswith(end):
-                self.rest = stripped[len(end) :]
-                return None
+        found = [_past(stripped, end) for end in ends]
+        if (rest := next((rest for rest, _ in found if rest is not None), None)) is not None:
+            self.rest = rest
+            return None
         if stripped.startswith(again):
             self._queue, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
-        if any(mark.startswith(stripped) for mark in (*ends, *again)):
+        arrives = any(partly for _, partly in found)
+        if arrives or any(mark.startswith(stripped) for mark in again):
             self._held = text  # a mark may be arriving, or nothing more at all
             return None
         self.rest = text

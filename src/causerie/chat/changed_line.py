@@ -1,4 +1,4 @@
-"""Which line of the instructions is not the one of the last request, and what it seems to hold.
+"""Finds the line of the instructions that differs from the last request, and what it may hold.
 
 Clients write the date, or the id of a session, at the head of a system prompt, and the whole
 prompt is computed again whenever it changes.

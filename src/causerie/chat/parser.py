@@ -34,6 +34,8 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 
+_CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
+
 
 class Mode(Enum):
     """Kind of text that is being read."""
@@ -77,6 +79,7 @@ class Parser:
         self._headed = False  # a header has been read
         self._mark = ""  # the marker that it began with
         self._lead = ""  # white space before that marker
+        self._doubled = ""  # a marker that came twice, and white space: the first, if it is text
         self._before = Mode.ANSWER  # what was being read before it
         self._before_fresh = True  # and nothing of it had been given out
         self._lost = False  # a call broke off in the middle: what follows means nothing
@@ -336,7 +339,7 @@ class Parser:
     def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
         match part:
             case CallStarted(name, given):
-                self.call_open = True
+                self.call_open, self._doubled = True, ""
                 started = ToolCallStarted(self.calls, self._call_id(name, given), name)
                 yield from self._repeats.start(started)
             case CallArguments(text):
@@ -366,8 +369,13 @@ class Parser:
             return [], section.unread
         self._turn(self._before, "")
         self._fresh = self._before_fresh
-        said = self._give(self._lead + self._mark)
-        return said, section.unread.removeprefix(self._mark)
+        rest, lead = section.unread.removeprefix(self._mark), self._doubled + self._lead
+        again = rest.lstrip()
+        if not self._doubled and self._mark and again.startswith(self._mark):
+            self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
+            return [], again
+        self._doubled = ""
+        return self._give(lead + self._mark), rest
 
     def _give(self, text: str) -> list[ContentEvent]:
         """Text of the current part: white space at the edges of reasoning is not part of it."""
@@ -376,9 +384,14 @@ class Parser:
         if not text:
             return []
         kept = text.rstrip()
+        behind = self._fresh and bool(self.calls) and not text.strip(_CLOSERS)
         resumed = self._answered or bool(kept)  # else reasoning may come yet
         trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
-        if trims and not kept:  # it is kept in pieces: put together each time it would be copied
+        if behind and kept:
+            self._edge = ""  # white space behind them is theirs
+        if trims and (
+            behind or not kept
+        ):  # it is kept in pieces: put together each time it would be copied
             self._spaces.append(text)
             return []
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
@@ -519,7 +532,7 @@ def call_triggers(calls: CallSection) -> tuple[str, ...]:
     if calls.triggers:
         return calls.triggers
     first = calls.call[0]
-    canonical = calls.begin + (first.text if isinstance(first, Literal) else "")
+    text = first.text if isinstance(first, Literal) else ""
     if calls.at_start:
-        return (canonical,)
-    return (canonical.split()[0],) if canonical.split() else ()
+        return (calls.begin + text,)
+    return tuple((calls.begin or text).split()[:1])

@@ -24,6 +24,7 @@ _NAMES = ("name", "tool_name", "function", "tool", "function_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HEAD = re.compile(
     r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜])?(?:function|invoke|tool|call)\s*(?:=|\s+name\s*=)\s*"""
     r"""["']?(?P<name>[\w.\-]+)["']?\s*(?P<ended>/?)>\s*""",
@@ -64,6 +65,7 @@ class LenientReader:
         name: str = "",
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
+        self._first_words = ("", *self._marks)
         self._ends = tuple(ends)
         self._tools = tools
         self._name = name
@@ -94,7 +96,7 @@ class LenientReader:
                 break
             self._text = self._text[len(found) :]
             self._marks.remove(found)
-        self._started = not any(mark.startswith(self._text) for mark in ("", *self._marks))
+        self._started = not any(mark.startswith(self._text) for mark in self._first_words)
         return self._started
 
     def _value(self) -> tuple[list[LenientCall], str] | None:
@@ -103,7 +105,7 @@ class LenientReader:
         return None if end is None else (self._calls(self._text[:end]), self._text[end:])
 
     def _may_start(self) -> bool:
-        if self._text[0] in "<]":
+        if self._text[0] in ('<]"' if self._name else "<]"):
             return True
         text = self._text.removeprefix("functions.")
         names = () if self._name else (*self._tools, "functions.")
@@ -225,7 +227,8 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
         return LenientCall(name, read.arguments)
     if text[:1] != "{" and _OPENING.search(text):
         return LenientCall(name, _listed(text, tools[name]))
-    end = (_ValueScan().end(text) or 0) if text[:1] == "{" else 0
+    string = _STRING.match(text)
+    end = (_ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
     return _call(name, _json(text[:end]) if end else None, tools)
