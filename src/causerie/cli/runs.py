@@ -72,7 +72,7 @@ def show(console: Console, runs: Sequence[Figures]) -> None:
 def show_compared(
     console: Console, here: Sequence[Figures], there: Sequence[Figures], name: str
 ) -> None:
-    """Show the figures beside those of another provider, or of an earlier time."""
+    """Show the figures with those of another provider, or of an earlier time."""
     others = {one.streams: one for one in there}
     words = f"Compared with {name}:"
     console.print(words, markup=False, highlight=False, soft_wrap=True)

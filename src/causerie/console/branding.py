@@ -17,7 +17,7 @@ _Rgb = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Branding:
-    """What whoever runs the service has chosen."""
+    """Name, colour and links of whoever runs the service."""
 
     name: str = "Causerie"
     accent: str | None = None
@@ -50,7 +50,7 @@ class Branding:
 
 @dataclass(frozen=True, slots=True)
 class _Light:
-    """How shades are made by day or by night."""
+    """The way shades are made by day or by night."""
 
     surface: _Rgb
     hover: _Rgb

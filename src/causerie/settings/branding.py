@@ -1,4 +1,4 @@
-"""How the pages for people are named and coloured, and whom they name as the one who runs them."""
+"""Name, colour and links of the pages for people."""
 
 from __future__ import annotations
 
