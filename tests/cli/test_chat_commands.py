@@ -15,6 +15,9 @@ from causerie.cli.exits import CommandFailed
 from causerie.errors import ServiceError
 from causerie.transport.errors import TransportFailed
 
+BLIND = {"architecture": {"input_modalities": ["text"]}}
+PNG = b"\x89PNG\r\n\x1a\n and more"
+
 
 @pytest.fixture
 def conversation() -> Conversation:
@@ -27,7 +30,7 @@ def conversation() -> Conversation:
 
 @pytest.fixture
 def commands(conversation: Conversation) -> ChatCommands:
-    return ChatCommands(conversation, lambda: ["m-1", "m-2"])
+    return ChatCommands(conversation, lambda: {"m-1": {}, "m-2": BLIND})
 
 
 def roles(conversation: Conversation) -> list[object]:
@@ -87,3 +90,31 @@ def test_where_nothing_answers_a_service_can_be_started(address: str, told: bool
         except TransportFailed as error:
             raise ServiceError("The provider failed.") from error
     assert ("causerie serve" in str(failed.value)) is told
+
+
+def test_a_picture_goes_with_the_next_message(
+    commands: ChatCommands, conversation: Conversation, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    assert str(commands.said(f"/image {tmp_path}/a.png")).endswith("goes with the next message")
+    conversation.say("What is it?")
+    conversation.say("And now?")
+    picture, text = cast(list[dict[str, Any]], conversation.messages[-2]["content"])
+    assert picture["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgogYW5kIG1vcmU="
+    assert text == {"type": "text", "text": "What is it?"}
+    assert conversation.messages[-1]["content"] == "And now?"
+    assert "(a picture)\n\nWhat is it?" in conversation.markdown()
+
+
+def test_a_picture_that_cannot_be_sent(
+    commands: ChatCommands, conversation: Conversation, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("RIFF?")
+    for file, said in (("a.txt", "no PNG, JPEG, GIF or WebP"), ("b.png", "No such file")):
+        assert said in str(commands.said(f"/image {tmp_path}/{file}"))
+    assert commands.said("/image") == "/image needs the name of a file"
+    commands.said("/model m-2")
+    (tmp_path / "a.png").write_bytes(PNG)
+    assert commands.said(f"/image {tmp_path}/a.png") == "m-2 takes no pictures"
+    conversation.say("Why?")
+    assert conversation.messages[-1]["content"] == "Why?"

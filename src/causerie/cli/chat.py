@@ -13,7 +13,7 @@ from contextlib import aclosing
 from functools import cached_property, partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -161,10 +161,10 @@ class _Talk:
         except CommandFailed as error:
             return str(error)
 
-    def _models(self) -> list[str]:
-        async def listed() -> list[str]:
+    def _models(self) -> dict[str, dict[str, Any]]:
+        async def listed() -> dict[str, dict[str, Any]]:
             with explained(self._base_url):
-                return list(await self._provider.models())
+                return {str(entry["id"]): entry for entry in await self._provider.listing()}
 
         return self._runner.run(listed())
 

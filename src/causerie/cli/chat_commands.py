@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from causerie.cli.conversation import Conversation
+from causerie.cli.images import NoImage, data_address, takes_images
 
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _HELP = """\
 /model [NAME]   use another model; without a name: list them
 /system [TEXT]  set the system message; without a text: leave it out
+/image FILE     send a picture with the next message
 /clear          forget the conversation, also /new
 /save FILE      write the conversation to a new file, as Markdown
 /exit           leave, also /quit or Ctrl-D
@@ -20,9 +23,11 @@ Ctrl-C stops an answer."""
 
 
 class ChatCommands:
-    """Commands on a conversation; ``models`` lists what the provider has."""
+    """Commands on a conversation; ``models`` lists what the provider says of each, by id."""
 
-    def __init__(self, conversation: Conversation, models: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, conversation: Conversation, models: Callable[[], Mapping[str, Mapping[str, Any]]]
+    ) -> None:
         self._conversation = conversation
         self._models = models
 
@@ -46,6 +51,8 @@ class ChatCommands:
                 return "the system message is set" if rest else "there is no system message"
             case "model":
                 return self._model(rest)
+            case "image":
+                return self._image(rest)
             case "save":
                 return self._save(rest)
         return f"there is no /{name}; /help lists what there is"
@@ -57,6 +64,18 @@ class ChatCommands:
         listed = self._models()
         own = self._conversation.model
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
+
+    def _image(self, file: str) -> str:
+        if not file:
+            return "/image needs the name of a file"
+        model = self._conversation.model
+        if takes_images(self._models().get(model)) is False:
+            return f"{model} takes no pictures"
+        try:
+            self._conversation.attach(data_address(Path(file).expanduser()))
+        except NoImage as error:
+            return str(error)
+        return f"{file} goes with the next message"
 
     def _save(self, file: str) -> str:
         if not file:

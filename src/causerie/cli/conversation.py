@@ -86,6 +86,7 @@ class Conversation:
         self._chat = target(model)
         self._fields = fields
         self._system = system
+        self._images: list[str] = []
         self.messages: list[dict[str, object]] = []
         self.clear()
 
@@ -108,18 +109,27 @@ class Conversation:
     def markdown(self) -> str:
         """The texts of the conversation, each below who said it."""
         return "\n".join(
-            f"## {message['role']}\n\n{message['content']}\n"
+            f"## {message['role']}\n\n{_text(message['content'])}\n"
             for message in self.messages
             if message["content"]
         )
 
     def clear(self) -> None:
         """Forget everything but the system message."""
+        self._images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
+    def attach(self, image: str) -> None:
+        """Send the picture of a ``data:`` address with what the person says next."""
+        self._images.append(image)
+
     def say(self, text: str) -> None:
-        """Add what the person says."""
-        self.messages.append({"role": "user", "content": text})
+        """Add what the person says, behind the pictures that were attached."""
+        content: object = text
+        if self._images:
+            parts = [{"type": "image_url", "image_url": {"url": each}} for each in self._images]
+            content, self._images = [*parts, {"type": "text", "text": text}], []
+        self.messages.append({"role": "user", "content": content})
 
     def result(self, call: ChatCall, text: str) -> None:
         """Add the result of a call."""
@@ -161,3 +171,10 @@ class Conversation:
     def rewind(self, mark: int) -> None:
         """Forget what came after the mark: a request with it failed."""
         del self.messages[mark:]
+
+
+def _text(content: object) -> str:
+    """Return the text of a message, which marks its pictures."""
+    if not isinstance(content, list):
+        return str(content)
+    return "\n\n".join(part.get("text", "(a picture)") for part in content)
