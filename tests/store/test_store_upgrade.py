@@ -67,6 +67,7 @@ _RECORD |= {"attempts": 2, "queue_us": 1, "first_token_us": 15_000, "duration_us
 _RECORD |= {"upstream_us": 7, "continued": 1, "estimated": True, "tried": '["near: away"]'}
 _RECORD |= {"reason": "It took long.", "param": "messages", "app": "Robot", "referer": "http://r/"}
 _RECORD |= {"cache_miss": "tools changed"}
+_ALERT = {"kind": "budget", "summary": "Key a has used 80 %", "details": '{"percent": "80"}'}
 _MADE = {"created_at": AT, "disabled_at": None}
 
 ROWS: Mapping[str, list[dict[str, Any]]] = {
@@ -82,6 +83,16 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "memberships": [
         {"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}
         | {"from_group": ""}
+    ],
+    "alerts": [
+        _ALERT
+        | {"key": "budget:key:a", "level": 80, "recovers": False}
+        | {"since": AT, "seen_at": AT, "resolved_at": None}
+    ],
+    "alert_deliveries": [
+        _ALERT
+        | {"id": "msg_a", "channel": "ops", "to": "", "firing": True, "at": AT}
+        | {"state": "delivered", "attempts": 1, "next_at": None, "outcome": "It took it."}
     ],
     "departures": [{"project_id": "prj_a", "user_id": "usr_a", "at": AT}],
     "one_time_links": [
