@@ -87,6 +87,7 @@ async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> Non
         context = 2048
         parallel = 2
         threads = 1
+        requantize = "off"
         [[doors]]
         name = "endpoint"
         keys = "off"
