@@ -20,7 +20,7 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 
 CLIENTS, CONCURRENT = 12, 6
-SECONDS = 1.0  # each fault lasts
+SECONDS = 0.5  # each fault lasts
 
 
 @asynccontextmanager
