@@ -153,6 +153,8 @@ async def test_who_is_told_of_what(tmp_path: Path) -> None:
                 assert (await heard.of("provider.resolved"))["provider"] == "north"
             await told_team(box)
             assert hook.wrong == []
+            service.process.terminate()  # awaited, for it may be sending a letter to this process
+            await asyncio.to_thread(service.process.wait, 30)
         log = service.log.read_text()
         for secret in (SECRET, "ada@example.org", "team@example.org", "hook?team"):
             assert secret not in log
