@@ -120,6 +120,8 @@ async def test_two_providers_in_turns_and_a_saved_result(tmp_path: Path) -> None
         assert float(two.split()[3]) > 1  # tokens
         order = [words.split(",")[0] for words in err.splitlines() if "at a time" in words]
         assert order == [here.base_url, there.base_url, there.base_url, here.base_url]
+        asked = [{request.raw for request in one.requests} for one in (here, there)]
+        assert not asked[0] & asked[1]  # one server behind both would know them
         code, out, _ = await run(tmp_path, there.base_url, "--json", *short)
         (tmp_path / "before.json").write_text(out)
         code, out, _ = await run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from causerie.providers.target import ProviderTarget
 
 _RULES = ParsingRules()
 _WORDS = (ReasoningDelta, TextDelta)
+_NUMBERS = 10**9  # to begin with: no two runs, and no two providers, get the same prompts
 _REST_SECONDS = 1.0  # after a failure: who has no room now is not asked without pause
 _UNFINISHED = "had not ended when it was given up"
 
@@ -64,7 +66,7 @@ class BenchLoad:
         self._chat = chat
         self._asking = asking
         self._clock = clock
-        self._numbers: Iterator[int] = itertools.count(1)
+        self._numbers: Iterator[int] = itertools.count(random.Random().randrange(_NUMBERS))
 
     async def once(self) -> Sample:
         """Request one reply; raise :class:`ServiceError` if it fails."""
