@@ -70,7 +70,7 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
         shares = _listed(f"{each} %" for each in sorted(alerts.budget_percent))
-        words = f"A key or a project has used {shares} of a budget, once in each period."
+        words = f"A key, a project or a person has used {shares} of a budget, once in each period."
         yield AlertRule(kind="budget", words=words)
     yield AlertRule(
         kind="provider",
