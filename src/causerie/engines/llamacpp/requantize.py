@@ -20,11 +20,11 @@ from causerie.engines.weights.metadata import MetadataFile, Tensor
 Requantize = Literal["auto", "q8_0", "off"]
 
 BLOCK = 32
-"""Elements that share a scale, in every type that is converted but those without scales."""
+"""Elements that share a scale, in every type here."""
 Q8_0_BYTES = 34
 """Bytes of a block of the type that is written."""
-_MOST_AUTOMATIC = 256 * 2**20
 # With larger files the time of a token is that of reading them from memory, and Q8_0 is larger.
+_MOST_AUTOMATIC = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SlowType:
     block_bytes: int
     """Of :data:`BLOCK` elements."""
     slowness: float
-    """Time that a prompt takes, by that with Q8_0. See `docs/internals/benchmarks.md`."""
+    """Time that a prompt takes, by that with Q8_0. See `docs/guides/engines.md`."""
 
 
 SLOW_TYPES: Mapping[int, SlowType] = {
