@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from causerie.access.limits import RateLimiter
 from causerie.access.windows import MemoryCounters
@@ -13,6 +14,9 @@ from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
 from causerie.settings import SharedSettings
 from causerie.workers.state import SharedState
+
+if TYPE_CHECKING:  # imported only where replicas share a server
+    from causerie.distributed.broadcast import Broadcast
 
 _FIRST_SECONDS = 2.0
 
@@ -23,12 +27,14 @@ class Distribution:
 
     ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
     shared server answers; ``None``: nothing is shared. ``state`` is that of several processes.
+    ``broadcast`` reaches the other replicas; ``None``: there are none.
     """
 
     counters: RateLimiter
     budgets: SharedBudgetStore | None = None
     here: Callable[[], bool | None] = lambda: None
     state: SharedState | None = None
+    broadcast: Broadcast | None = None
 
 
 @asynccontextmanager
@@ -47,7 +53,7 @@ async def sharing(
         yield Distribution(MemoryCounters() if state is None else state.counters, state=state)
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
-    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
+    from causerie.distributed import broadcast, budgets, counters, line, replica  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
@@ -66,4 +72,5 @@ async def sharing(
             budgets.DistributedBudgets(here),
             lambda: here.here,
             state,
+            broadcast.Broadcast(here, shared.url, reach),
         )

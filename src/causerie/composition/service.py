@@ -8,7 +8,7 @@ that they started with.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,7 +67,8 @@ from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
-from causerie.routing.router import Router
+from causerie.routing.router import Router, begin_reported_target
+from causerie.routing.target_reports import TargetReporter
 from causerie.routing.target_state import TargetState, TargetStatus
 from causerie.settings import Problem, ServerSettings, Settings, SettingsError
 from causerie.settings import price as configured_price
@@ -131,9 +132,8 @@ async def service(
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
         if not is_worker(state):
-            _ = await stack.enter_async_context(owned(running.watch()))
-            _ = await stack.enter_async_context(owned(running.alerting.watch()))
-            _ = await stack.enter_async_context(owned(running.alerting.deliver()))
+            for work in running.upkeep():
+                _ = await stack.enter_async_context(owned(work))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
@@ -158,6 +158,8 @@ class RunningService:
         self._router = Router({})
         if shared.state is not None:
             self._router.begin_target = shared.state.begin_target
+        elif shared.broadcast is not None:
+            self._router.begin_target = begin_reported_target
         self._retired: list[ConnectedProvider] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
@@ -268,7 +270,18 @@ class RunningService:
             teller=self._front.statements if self._front is not None else None,
         )
 
-    async def watch(self) -> None:
+    def upkeep(self) -> Iterator[Coroutine[None, None, None]]:
+        """Give what one process of the service does all the time, each for ever."""
+        yield self._watch()
+        yield self.alerting.watch()
+        yield self.alerting.deliver()
+        if self._shared.broadcast is not None:
+            from causerie.composition.replica_reports import ReplicaReports  # noqa: PLC0415 - with the server's client
+
+            reporter = TargetReporter(lambda: self.target_states())
+            yield ReplicaReports(self._shared.broadcast, reporter).run()
+
+    async def _watch(self) -> None:
         """Ask providers whether they are there, for ever; those of the parts in force."""
         while True:
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""Counts that replicas of the service share, in a Valkey (or Redis) server.
+"""Counts that replicas of the service share, and what they tell each other, by a Valkey server.
 
-Implements what ``access`` declares; knows neither settings nor requests.
+A Redis server does as well. Implements what ``access`` declares; knows no settings, no requests.
 """

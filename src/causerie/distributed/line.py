@@ -62,6 +62,15 @@ class Command:
         return ("EVALSHA", self.script.name, len(self.keys), *self.keys, *self.arguments)
 
 
+def connection_pool(url: str, options: ConnectionOptions) -> ConnectionPool:
+    """Return what makes connections to ``url``; raise :class:`ValueError` if it is no address."""
+    tls: dict[str, Any] = {}
+    if url.startswith(("valkeys:", "rediss:")):
+        tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
+    pool: ConnectionPool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
+    return pool
+
+
 class ValkeyConnection:
     """The connection to ``url``. Raises :class:`ValueError` for an address that is none."""
 
@@ -78,10 +87,7 @@ class ValkeyConnection:
 
         ``joined`` is called when commands may be given, before anybody gives one.
         """
-        tls: dict[str, Any] = {}
-        if url.startswith(("valkeys:", "rediss:")):
-            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
-        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
+        self._pool = connection_pool(url, options)
         self._options = options
         self._join = join
         self._joined = joined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -25,11 +25,15 @@ class CallStats:
 
     def add(self, classes: Sequence[CallClass]) -> None:
         """Count the calls of a reply."""
+        self.ever.update(classes)
+        self.learn(Counter(classes))
+
+    def learn(self, counts: Mapping[CallClass, int]) -> None:
+        """Count calls of the last day that another service delivered."""
         number = self._number()
         if not self._quarters or self._quarters[-1][0] != number:
             self._quarters.append((number, Counter()))
-        self._quarters[-1][1].update(classes)
-        self.ever.update(classes)
+        self._quarters[-1][1].update(counts)
 
     def day(self) -> CallCounts | None:
         """Return the counts of the last day, or ``None`` if no call was delivered."""

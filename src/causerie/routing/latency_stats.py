@@ -62,6 +62,13 @@ class LatencyStats:
             self._answered_from = asked
         self.first_token.add(seconds, now)
 
+    def count_answered(self, number: int) -> None:
+        """Count requests that it began to answer lately, of which no more is known."""
+        if number > 0:
+            now = self._clock()
+            minute = self._minute if now < self._minute_ends else self._next_minute(now)
+            minute.answered += number
+
     def failed(self) -> None:
         """It should have answered and did not."""
         now = self._clock()

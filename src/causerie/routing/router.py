@@ -19,6 +19,7 @@ from causerie.routing.context import RetryBudget, RoutingContext
 from causerie.routing.execution import Execution, ReplyObserver
 from causerie.routing.explain import RankedTarget, explain
 from causerie.routing.hedge import Hedges
+from causerie.routing.reported_stats import ReportedLatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState, TargetStatus
 
@@ -39,6 +40,18 @@ def begin_target(
 ) -> TargetState:
     """The state of a target that nothing is known of yet."""
     return TargetState(name, target, admission_queue, CircuitBreaker(clock, chance))
+
+
+def begin_reported_target(
+    name: str,
+    target: Target,
+    admission_queue: AdmissionQueue | None,
+    clock: Callable[[], float],
+    chance: Callable[[], float],
+) -> TargetState:
+    """The state of a target whose measurements are reported to other replicas."""
+    breaker = CircuitBreaker(clock, chance)
+    return TargetState(name, target, admission_queue, breaker, ReportedLatencyStats(clock))
 
 
 class Router:

@@ -11,7 +11,7 @@ from causerie.protocol.target_stats import Percentiles
 
 FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0
-_MOST = 2000
+MOST = 2000
 _SHARES = (0.5, 0.75, 0.9, 0.99)
 _NEWEST = 3  # measurements that say how it is now, where they are not older than
 _NOW_SECONDS = 5.0
@@ -25,7 +25,7 @@ class Samples:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._made: deque[tuple[float, float]] = deque(maxlen=_MOST)
+        self._made: deque[tuple[float, float]] = deque(maxlen=MOST)
         self._empty = False  # a window had nothing when it was last asked for
         self._known: dict[float, tuple[float, Percentiles | None]] = {}
 

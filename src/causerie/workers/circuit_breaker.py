@@ -110,3 +110,8 @@ class SharedCircuitBreaker(CircuitBreaker):
         """As in the base."""
         with self._memory:
             super().full(seconds, reason)
+
+    def told_down(self, seconds: float, reason: str) -> None:
+        """As in the base."""
+        with self._memory:
+            super().told_down(seconds, reason)

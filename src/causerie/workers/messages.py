@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from causerie.protocol.call_class import CallClass
+from causerie.routing.reported_stats import Measurements
 from causerie.workers.layout import Places
 
 
@@ -43,12 +44,7 @@ class Commit(Struct, frozen=True, tag=True):
 class TargetObserved(Struct, frozen=True, omit_defaults=True):
     """Of one target. Moments are in seconds of the clock that the processes share."""
 
-    answered: Sequence[tuple[float, float]] = ()
-    """Seconds to the first token, and the moment."""
-    speeds: Sequence[tuple[int, float, float]] = ()
-    """Tokens, seconds, and the moment."""
-    down: int = 0
-    """Requests that it should have answered and did not."""
+    measured: Measurements = Measurements()
     failed: Mapping[str, int] = {}
     """Requests that failed there, by code."""
     calls: Mapping[CallClass, int] = {}

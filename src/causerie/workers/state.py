@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 
 from causerie.access.limits import RateLimiter
 from causerie.providers.request_slots import RequestSlots
-from causerie.routing.latency_stats import LatencyStats
+from causerie.routing.reported_stats import ReportedLatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.workers.circuit_breaker import SharedCircuitBreaker
 from causerie.workers.counters import ParentCounters, SharedCounters
 from causerie.workers.layout import BREAKER_WORDS, WORDS, Places
 from causerie.workers.request_slots import SharedRequestSlots, forget
 from causerie.workers.shared_memory import SharedMemory
-from causerie.workers.target_state import ReportedLatencyStats, SharedTargetState
+from causerie.workers.target_state import SharedTargetState
 
 PARENT = 0
 
@@ -62,12 +62,9 @@ class SharedState:
         """Make the state of a target; of one that is new or has changed the parent resets it."""
         at = self.places.targets[name]
         breaker = SharedCircuitBreaker(self.memory, at, clock, chance)
-        stats: LatencyStats
         if self.member == PARENT:
             breaker.reset()
-            stats = LatencyStats(clock)
-        else:
-            stats = ReportedLatencyStats(clock)
+        stats = ReportedLatencyStats(clock)
         requests = SharedRequestSlots(self.memory, at + BREAKER_WORDS, self.member, None)
         return SharedTargetState(name, target, admission_queue, breaker, requests, stats)
 
