@@ -39,6 +39,7 @@ from causerie.probe.reply import ProbeReply
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.settings import Loaded, load
 from causerie.settings.entries import Entry
+from causerie.store.probe_results import SqlProbeResults
 
 QUICK = ProbeBounds(seconds=2.0)
 MARKET = """\
@@ -162,7 +163,7 @@ async def market(
             service.stored_entries = accounts.entries.every  # type: ignore[method-assign]  # of the test database
             check = partial(checked_with, read)
             service.configuration = Reloading(loaded, check, service, lambda *_: None)
-        results = Results(lambda: folder / "probes")
+        results = Results(SqlProbeResults(world.database))
         examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)
         services = LiveOperations(service, accounts, examinations, world.clock)
@@ -174,11 +175,11 @@ async def seen_to(world: World) -> AsyncIterator[LiveOperations]:
     """One whose providers nobody answers for; what was once found of ``south`` is kept."""
     with tempfile.TemporaryDirectory() as folder:
         async with market(world, Path(folder)) as made:
-            made.examinations.results.keep(result("south", "m"))
+            await made.examinations.results.keep(result("south", "m"))
             yield made.services
 
 
-def lived(made: Market) -> None:
+async def lived(made: Market) -> None:
     """Gives a market a past: figures of one provider, failures of the other, a probe."""
     north, south = (
         made.service.pipeline.router.target_state(f"{one}/m") for one in ("north", "south")
@@ -193,7 +194,7 @@ def lived(made: Market) -> None:
     south.latency_stats.failed()
     for _ in range(THRESHOLD + 3):
         south.breaker.failed("upstream_timeout")
-    made.examinations.results.keep(result("north", "m"))
+    await made.examinations.results.keep(result("north", "m"))
 
 
 def result(provider: str, model: str, **more: Any) -> Result:

@@ -114,7 +114,7 @@ async def _scene() -> AsyncIterator[Scene]:
                 provider(gate=stopping) as (slow, _),
                 market(world, Path(folder), south=slow, bounds=_PATIENT) as seen_to,
             ):
-                lived(seen_to)
+                await lived(seen_to)
                 await alerted(seen_to)
                 await configure(seen_to)
                 service_view.operations, service_view.file = seen_to.services, seen_to.file

@@ -125,7 +125,7 @@ async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
 
 
 async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) -> None:
-    shown.market.examinations.results.keep(result("north", "m"))
+    await shown.market.examinations.results.keep(result("north", "m"))
     text = (await shown.operator.get("/operator/providers/north")).text
     assert "not in force" in text
     changes = text[text.index("<caption>Changes") :]
@@ -146,7 +146,7 @@ async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) ->
 async def test_a_result_that_cannot_be_written_is_shown_to_be_pasted(
     shown: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown.market.examinations.results.keep(result("north", "m"))
+    await shown.market.examinations.results.keep(result("north", "m"))
 
     def read_only(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -200,7 +200,7 @@ async def test_hostile_names_stay_text(lite: World, tmp_path: Path, text: str) -
     config = MARKET.replace('model = "m"', f"model = {named}").replace('id = "m"', f"id = {named}")
     async with bench(lite, tmp_path, text=config) as shown:
         hostile = result("north", text)
-        shown.market.examinations.results.keep(hostile)
+        await shown.market.examinations.results.keep(hostile)
         pages = [await shown.operator.get(path) for path in PATHS if "probe?" not in path]
         sent = {"from": "picks", "door": text, "model": text, "message": text, "order": text}
         pages.append(await shown.operator.post("/operator/explain", sent))

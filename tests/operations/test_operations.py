@@ -6,9 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from accountkit import World
-from operationskit import MARKET, Market, market, provider
+from operationskit import MARKET, Market, market, provider, result
 from probekit import refused, says_yes
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
@@ -16,12 +17,13 @@ from causerie.accounts.people import SYSTEM, Actor, actor_of
 from causerie.composition import provider_file
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from causerie.operations.ports import RouteQuery
-from causerie.operations.results import Results
+from causerie.operations.results import NOTHING, Kept, Results
 from causerie.operations.views import ProviderView
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.reply import ProbeReply
 from causerie.settings import load
+from causerie.store.probe_results import SqlProbeResults
 
 BODY = json.dumps({"model": "a/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 
@@ -113,7 +115,7 @@ async def test_a_probe_is_carried_out_kept_and_put_in_force(
         assert after.models[0].changes == ()
         words = {cell.parameter: cell.words for cell in after.models[0].cells}
         assert words["stop"] != "seen not to be honoured"  # but what was seen
-        kept = Results(lambda: tmp_path / "probes").of("north", "m")
+        kept = (await Results(SqlProbeResults(lite.database)).of("north"))["m"]
         assert kept.used == after.models[0].used
         text = made.file.read_text()
         assert "# who is asked, and what they cost" in text
@@ -161,7 +163,7 @@ async def test_a_probe_can_be_cancelled(lite: World, operator: Actor, tmp_path: 
         again = await made.services.cancel(operator, "north")
         assert again.state == "cancelled"
         assert len(heads) == 5
-        assert made.examinations.results.of("north", "m").newest is None
+        assert not await made.examinations.results.of("north")
         with pytest.raises(NotFound):
             await made.services.cancel(operator, "south")
         never.set()
@@ -320,12 +322,23 @@ async def test_a_route_is_explained_for_a_key(lite: World, operator: Actor, tmp_
         assert set(made.services.models()) >= {"pool", "a/m", "a/m:free"}
 
 
-def test_a_result_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
-    results = Results(lambda: tmp_path)
-    file = results._file("north", "m")
-    assert file is not None
-    file.write_text('{"newest": {"endpoint"')
-    assert results.of("north", "m").newest is None
+async def test_a_result_that_cannot_be_read_counts_as_none(lite: World) -> None:
+    await SqlProbeResults(lite.database).put("north", "m", '{"newest": {"endpoint"')
+    assert await Results(SqlProbeResults(lite.database)).of("north") == {"m": NOTHING}
+
+
+async def test_results_of_former_versions_are_taken_over_once(lite: World, tmp_path: Path) -> None:
+    results = Results(SqlProbeResults(lite.database))
+    await results.take_over(tmp_path / "none")
+    former, newer = result("north", "m"), result("south", "m")
+    for number, one in enumerate((former, result("south", "m", requests=1))):
+        (tmp_path / f"{number}.json").write_bytes(msgspec.json.encode(Kept(newest=one)))
+    (tmp_path / "broken.json").write_text("{")
+    await results.keep(newer)
+    await results.take_over(tmp_path)
+    assert await results.of("north") == {"m": Kept(newest=former)}
+    assert await results.of("south") == {"m": Kept(newest=newer)}
+    assert not list(tmp_path.iterdir())
 
 
 async def test_a_strict_request_is_explained_by_the_fields_that_it_would_be_rejected_for(

@@ -104,7 +104,7 @@ async def test_a_probe_is_put_into_the_entry_of_its_provider(lite: World, tmp_pa
         await added(made, "alias", id="small", targets=[target])
         before = made.file.read_text(encoding="utf-8")
         probed = result("west", "vendor/small", context_length=None)
-        made.examinations.results.keep(probed)
+        await made.examinations.results.keep(probed)
         used = await made.services.use(SYSTEM, "west", "vendor/small")
         assert (used.written, used.in_force, used.problem) == (True, True, "")
         [known] = (await entry(configuration, "provider", "west")).settings["models"]

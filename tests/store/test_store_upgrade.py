@@ -94,6 +94,7 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         | {"id": "msg_a", "channel": "ops", "to": "", "firing": True, "at": AT}
         | {"state": "delivered", "attempts": 1, "next_at": None, "outcome": "It took it."}
     ],
+    "probe_results": [{"provider": "north", "model": "m", "kept": "{}"}],
     "departures": [{"project_id": "prj_a", "user_id": "usr_a", "at": AT}],
     "one_time_links": [
         {"id": "lnk_a", "kind": "invitation", "digest": digest("link"), "email": "b@example.org"}

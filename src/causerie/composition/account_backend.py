@@ -40,6 +40,7 @@ from causerie.store.alerts import SqlAlertBook
 from causerie.store.database import Database
 from causerie.store.encryption import seal_secrets
 from causerie.store.key_file import key_of_file
+from causerie.store.probe_results import SqlProbeResults
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, revision, upgrade
 from causerie.store.tls import WrongAddress
@@ -57,6 +58,7 @@ class AccountBackend:
     statements: Statements
     clock: Clock
     conditions: AccountConditions
+    probe_results: SqlProbeResults
 
 
 @asynccontextmanager
@@ -102,7 +104,14 @@ async def account_backend(
             SqlAlertBook(database), Watching(sql, accounts.usage, _clock), _clock
         )
         yield AccountBackend(
-            accounts, key_cache, bookkeeping, free_days, statements, _clock, conditions
+            accounts,
+            key_cache,
+            bookkeeping,
+            free_days,
+            statements,
+            _clock,
+            conditions,
+            SqlProbeResults(database),
         )
 
 

@@ -56,7 +56,9 @@ async def entered(
     ``shared_budgets`` is where replicas hold budgets, if they do.
     """
     async with account_backend(settings.store, credentials.store, shared_budgets) as hosted:
-        results = Results(lambda: _probes(settings))
+        results = Results(hosted.probe_results)
+        if settings.store.folder is not None:
+            await results.take_over(Path(settings.store.folder) / "probes")
         outbox = _outbox(settings.mail, credentials.mail)
         async with AsyncExitStack() as stack:
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
@@ -155,12 +157,6 @@ def _outbox(mail: Mail, password: str | None) -> Outbox | None:
     """Return the outbox for letters to people, if the settings name a server."""
     server = mail_server(mail, password)
     return None if server is None else Outbox(server)
-
-
-def _probes(settings: Settings) -> Path | None:
-    """Return the folder of probes' results."""
-    folder = settings.store.folder
-    return Path(folder) / "probes" if folder is not None else None
 
 
 def _link(_: LinkKind, token: str) -> str:

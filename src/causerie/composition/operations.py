@@ -32,6 +32,7 @@ from causerie.operations.explaining import explanation
 from causerie.operations.explanation import ExplainedRefusal, RoutingExplanation
 from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
+from causerie.operations.results import NOTHING
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.parsing.known import KNOWN, Known
@@ -74,7 +75,7 @@ class LiveOperations:
         """All providers, and this service if it runs models."""
         await self._accounts.operating.look(actor)
         views = await self._views()
-        found = [self._view(views, one) for one in self._parts.settings.providers]
+        found = [await self._view(views, one) for one in self._parts.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
@@ -84,7 +85,7 @@ class LiveOperations:
         views = await self._views()
         for one in self._parts.settings.providers:
             if one.name == name:
-                return self._view(views, one)
+                return await self._view(views, one)
         own = views.own() if name == OWN_PROVIDER else None
         if own is None:
             raise _no_provider(name)
@@ -127,7 +128,8 @@ class LiveOperations:
         """Write the newest result into the configuration, and have that read anew."""
         await self._accounts.operating.probe(actor)
         one = self._one(name)
-        result = self._examinations.results.of(name, model).newest
+        kept_results = await self._examinations.results.of(name)
+        result = kept_results.get(model, NOTHING).newest
         if result is None:
             words = f"There is no result of a probe of {model[:100]} at {name}."
             raise NotFound(words, code="not_found")
@@ -179,13 +181,13 @@ class LiveOperations:
         text = await asyncio.to_thread(text_of, file)
         return ProviderViews(self._parts.settings, self._parts, text)
 
-    def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
-        results = self._examinations.results
+    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
+        results = await self._examinations.results.of(one.name)
         models = {
             *(each.id for each in one.models),
             *(each.model for each in self._parts.settings.targets if each.provider == one.name),
         }
-        kept = {model: results.of(one.name, model) for model in models}
+        kept = {model: results.get(model, NOTHING) for model in models}
         return views.provider(one, kept, self._examinations.last(one.name))
 
     def _one(self, name: str) -> ProviderSettings:

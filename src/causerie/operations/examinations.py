@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 import structlog
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.operations.examination import Clock, Examination, Examinee
 from causerie.operations.result import Result
 from causerie.operations.results import Results
@@ -96,13 +96,13 @@ class Examinations:
 
     async def use(self, result: Result) -> None:
         """It is in force now."""
-        await self._stored(self.results.use, result)
+        await self._stored(self.results.use(result))
 
     async def _keep(self, result: Result) -> None:
-        await self._stored(self.results.keep, result)
+        await self._stored(self.results.keep(result))
 
-    async def _stored(self, store: Callable[[Result], None], result: Result) -> None:
+    async def _stored(self, kept: Awaitable[None]) -> None:
         try:
-            await asyncio.to_thread(store, result)
-        except OSError as failure:
+            await kept
+        except StoreUnavailable as failure:
             log.warning("result of a probe is not kept", error=str(failure))

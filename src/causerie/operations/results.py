@@ -1,21 +1,23 @@
-"""Results of probes in a folder: of each model at each provider the newest, and the one in force.
+"""Results of probes: of each model at each provider the newest, and the one in force.
 
-A file that cannot be read counts as none: everything in it can be measured again.
+What cannot be read counts as none: everything in it can be measured again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import tempfile
-from collections.abc import Callable
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
+import structlog
 from msgspec import Struct, structs
 
+from causerie.errors import StoreUnavailable
 from causerie.operations.result import Result
+
+_log = structlog.get_logger(__name__)
 
 
 class Kept(Struct, frozen=True):
@@ -25,61 +27,65 @@ class Kept(Struct, frozen=True):
     used: Result | None = None
 
 
-_NOTHING = Kept()
+NOTHING = Kept()
 _decoder = msgspec.json.Decoder(Kept)
 
 
+class ResultStore(Protocol):
+    """Where results are kept, as JSON. Everything raises ``StoreUnavailable``."""
+
+    async def of(self, provider: str) -> Mapping[str, str]:
+        """Return what is kept of a provider, by model."""
+        ...
+
+    async def put(self, provider: str, model: str, kept: str) -> None:
+        """Keep this of a model in place of what was kept."""
+        ...
+
+
 class Results:
-    """``folder`` tells where they are kept, or ``None``: they end with the service then."""
+    """The results that all processes of a service have in common."""
 
-    def __init__(self, folder: Callable[[], Path | None]) -> None:
-        self._folder = folder
-        self._known: dict[tuple[str, str], Kept] = {}
+    def __init__(self, store: ResultStore) -> None:
+        self._store = store
 
-    def of(self, provider: str, model: str) -> Kept:
-        """Return the kept results of a model."""
-        known = self._known.get((provider, model))
-        if known is None:
-            known = self._known[provider, model] = self._read(provider, model)
-        return known
+    async def of(self, provider: str) -> Mapping[str, Kept]:
+        """Return the kept results of a provider, by model."""
+        kept = await self._store.of(provider)
+        return {model: _read(text) for model, text in kept.items()}
 
-    def keep(self, result: Result) -> None:
-        """Keep a new one, at least until the service ends; raises :class:`OSError`."""
-        before = self.of(result.provider, result.model)
-        self._write(result, Kept(newest=result, used=before.used))
+    async def keep(self, result: Result) -> None:
+        """Keep a new one."""
+        before = (await self.of(result.provider)).get(result.model, NOTHING)
+        await self._put(Kept(newest=result, used=before.used), result)
 
-    def use(self, result: Result) -> None:
-        """It is in force now; raises :class:`OSError`."""
+    async def use(self, result: Result) -> None:
+        """It is in force now."""
         used = structs.replace(result, used=True)
-        self._write(result, Kept(newest=used, used=used))
+        await self._put(Kept(newest=used, used=used), result)
 
-    def _read(self, provider: str, model: str) -> Kept:
-        file = self._file(provider, model)
-        if file is None:
-            return _NOTHING
-        try:
-            return _decoder.decode(file.read_bytes())
-        except (OSError, msgspec.DecodeError):
-            return _NOTHING
+    async def take_over(self, folder: Path) -> None:
+        """Keep what former versions left in files of this folder, and remove the files."""
+        for file in await asyncio.to_thread(lambda: sorted(folder.glob("*.json"))):
+            try:
+                await self._take_over(file)
+            except (OSError, StoreUnavailable) as failure:
+                _log.warning("result of a probe is left", file=str(file), error=str(failure))
 
-    def _write(self, result: Result, kept: Kept) -> None:
-        self._known[result.provider, result.model] = kept
-        file = self._file(result.provider, result.model)
-        if file is None:
-            return
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".new")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(msgspec.json.encode(kept))
-            Path(name).replace(file)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                Path(name).unlink()
+    async def _take_over(self, file: Path) -> None:
+        kept = _read(await asyncio.to_thread(file.read_bytes))
+        result = kept.newest or kept.used
+        if result is not None and result.model not in await self.of(result.provider):
+            await self._put(kept, result)
+        await asyncio.to_thread(file.unlink)
 
-    def _file(self, provider: str, model: str) -> Path | None:
-        folder = self._folder()
-        if folder is None:
-            return None
-        digest = hashlib.sha256(f"{provider}/{model}".encode()).hexdigest()[:32]
-        return folder / f"{digest}.json"
+    async def _put(self, kept: Kept, of: Result) -> None:
+        await self._store.put(of.provider, of.model, msgspec.json.encode(kept).decode())
+
+
+def _read(text: str | bytes) -> Kept:
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError as failure:
+        _log.warning("result of a probe cannot be read", error=str(failure))
+        return NOTHING

@@ -30,6 +30,7 @@ from causerie.store.tables.people import (
     totp,
     users,
 )
+from causerie.store.tables.probes import probe_results
 from causerie.store.tables.usage import (
     usage_apps,
     usage_daily,
@@ -56,6 +57,7 @@ __all__ = [
     "limits",
     "memberships",
     "one_time_links",
+    "probe_results",
     "projects",
     "recordings",
     "recovery_codes",
