@@ -99,7 +99,10 @@ def _listed(text: str) -> ListedModel:
 
 def _value(row: ComparedModel) -> str:
     """Return what the form sends for a row: all that is taken over, as it was shown."""
-    return row.id if row.listed is None else msgspec.json.encode(row.listed).decode()
+    if row.listed is None:
+        return row.id
+    taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
+    return msgspec.json.encode(taken).decode()
 
 
 def _text(row: ComparedModel) -> str:
