@@ -15,6 +15,7 @@ from consolekit import lite as lite
 from causerie.accounts.people import SYSTEM
 from causerie.errors import InvalidRequest
 from causerie.operations.catalog_import import (
+    AS_PUBLISHED,
     Offer,
     PickedModel,
     PriceRules,
@@ -36,7 +37,7 @@ async def provider_of(configuration: Configuring, name: str) -> EntryView:
 
 
 async def seen(
-    configuration: Configuring, provider: str, rules: PriceRules = PriceRules()
+    configuration: Configuring, provider: str, rules: PriceRules = AS_PUBLISHED
 ) -> dict[str, Offer]:
     one = await provider_of(configuration, provider)
     listed = (await configuration.listed(SYSTEM, provider)).models
@@ -48,7 +49,7 @@ async def publish(
     configuration: Configuring,
     provider: str,
     ids: Sequence[str] = (),
-    rules: PriceRules = PriceRules(),
+    rules: PriceRules = AS_PUBLISHED,
     gone: Sequence[str] = (),
 ) -> None:
     found = await seen(configuration, provider, rules)

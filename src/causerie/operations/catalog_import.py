@@ -32,7 +32,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     state: Annotated[
         OfferState,
         Meta(
-            description="`new`: not in the catalog; `joins`: the catalog has the model from others; "
+            description="`new`: not in the catalog; `joins`: others offer the model there; "
             "`changed`, `same`: compared with its endpoint; `gone`: no longer listed; `filed`: "
             "the configuration file has the model, and only the file changes it."
         ),
@@ -58,6 +58,9 @@ class PriceRules:
     completion: str | None = None
 
 
+AS_PUBLISHED = PriceRules()
+
+
 @dataclass(frozen=True, slots=True)
 class PickedModel:
     """A model to publish, as it was listed, under this id of the catalog."""
@@ -78,7 +81,7 @@ def offers(
     provider: EntryView,
     listed: Sequence[ListedModel],
     entries: Sequence[EntryView],
-    rules: PriceRules = PriceRules(),  # noqa: B008  # frozen
+    rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
     """Compare the list with the catalog: first the models listed, then those gone."""
     known = _endpoints(provider.name, entries)
@@ -105,7 +108,7 @@ def publication(
     entries: Sequence[EntryView],
     picked: Sequence[PickedModel],
     gone: Collection[str] = (),
-    rules: PriceRules = PriceRules(),  # noqa: B008  # frozen
+    rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[EntryStep]:
     """Return the changes that publish the models picked as they are listed, and drop those gone.
 
@@ -114,9 +117,7 @@ def publication(
     """
     known = _endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
-    before = {
-        each.name: each for each in entries if each.kind == _KIND and each.name not in filed
-    }
+    before = {each.name: each for each in entries if each.kind == _KIND and each.name not in filed}
     drafts = {name: dict(each.settings) for name, each in before.items()}
     for one in picked:
         there = known.get(one.listed.id)
@@ -254,9 +255,7 @@ def _endpoint(
     return made
 
 
-def _price(
-    one: ListedModel, there: _Endpoint | None, rules: PriceRules
-) -> dict[str, str] | None:
+def _price(one: ListedModel, there: _Endpoint | None, rules: PriceRules) -> dict[str, str] | None:
     """Return what the use of a model costs; ``None`` if nobody says so."""
     before = there.settings if there is not None else {}
     price, cost = before.get("price", {}), before.get("cost")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
+from causerie.errors import NotFound
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
 from causerie.operations.trial import ListedModel
 
@@ -74,6 +75,15 @@ def taken_over(
     dropped = _without(provider.name, entries, gone)
     contexts = _with_contexts(provider, picked, gone)
     return [*contexts, *made.values(), *dropped]
+
+
+def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
+    """Return the entry of a provider, that of the file first; raise :class:`NotFound`."""
+    found = [each for each in entries if (each.kind, each.name) == ("provider", name)]
+    for each in sorted(found, key=lambda one: not one.locked):
+        if each.in_force:
+            return each
+    raise NotFound("No provider of this name is in force; switch it on first.", code="not_found")
 
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
