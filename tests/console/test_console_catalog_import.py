@@ -42,10 +42,10 @@ async def test_models_are_published_with_a_margin_and_withdrawn(bench: Bench) ->
     assert "mine/tiny" in bench.market.services.models()
     listed = (await bench.get(CATALOG)).text
     assert "mine/tiny" in listed
-    assert "0.3 / 0.9" in listed
+    assert "$0.30 / $0.90" in listed
     assert "up to date" in (await bench.get(PUBLISH)).text
 
-    [entry] = re.findall(rf"{CATALOG}/(cfg_\w+)/delete", listed)
+    [entry] = set(re.findall(rf"{CATALOG}/(cfg_\w+)/delete", listed))
     assert (await bench.post(f"{CATALOG}/{entry}/disable")).status == 303
     assert "mine/tiny" not in bench.market.services.models()
     assert (await bench.post(f"{CATALOG}/{entry}/enable")).status == 303

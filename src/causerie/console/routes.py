@@ -130,6 +130,9 @@ def _market(market: MarketPages) -> tuple[PageRoute, ...]:
         PageRoute("GET", "/catalog", market.show, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
         PageRoute("GET", "/catalog/{author}/{slug}", market.model, open=True),
+        PageRoute("GET", "/providers", market.providers, open=True),
+        PageRoute("GET", "/providers/{provider}", market.provider, open=True),
+        PageRoute("GET", "/logos/{name}", market.logo, open=True),
     )
 
 
