@@ -20,7 +20,7 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 from causerie.accounts.people import User
 from causerie.accounts.sessions import SessionClient
 from causerie.catalog.door_catalog import DoorCatalog
-from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
 from causerie.edge.drain import Drain
@@ -223,6 +223,7 @@ async def console_of(
     service_view: ScriptedServiceView | None = None,
     *,
     open_to_all: bool = False,
+    rankings: bool = False,
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
 ) -> AsyncIterator[Place]:
@@ -233,7 +234,7 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        sign_up=SignUp(outbox) if open_to_all else None,
+        open_to=OpenPages(SignUp(outbox) if open_to_all else None, rankings),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

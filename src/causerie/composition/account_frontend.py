@@ -30,7 +30,7 @@ from causerie.composition.mail import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
-from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
@@ -143,7 +143,9 @@ class AccountFrontend:
                 logos(parts.settings.branding),
             ),
             clock=clock,
-            sign_up=SignUp(self._outbox) if options.sign_up else None,
+            open_to=OpenPages(
+                SignUp(self._outbox) if options.sign_up else None, options.public_rankings
+            ),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")

@@ -51,6 +51,14 @@ class SignUp:
     outbox: Outbox | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPages:
+    """What strangers may do and see in addition to reading the catalog."""
+
+    sign_up: SignUp | None = None
+    rankings: bool = False
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -65,11 +73,11 @@ class ConsoleApplication:
         site: Site | None = None,
         *,
         clock: Callable[[], datetime] = _now,
-        sign_up: SignUp | None = None,
+        open_to: OpenPages = OpenPages(),
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        site = site or Site()
+        site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
         logos = Logos(f"{PREFIX}/logos", site.logos)
         pages = routes(service_view, open_to_all=sign_up is not None)
@@ -86,6 +94,7 @@ class ConsoleApplication:
             lambda: service_view.market() is not None,
             sign_up.outbox if sign_up is not None else None,
             logos,
+            open_to.rankings,
         )
 
     async def answer(self, exchange: Exchange) -> None:

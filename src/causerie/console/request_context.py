@@ -38,6 +38,7 @@ SEE_OTHER = 303
 _NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
+_MARKET = ("/catalog", "/rankings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,11 @@ class ConsoleServices:
     has_catalog: Callable[[], bool] = bool
     outbox: Outbox | None = None
     logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
+    public_rankings: bool = False
 
     def leads_to(self) -> tuple[NavigationEntry, ...]:
         """The entries of the navigation that there are pages behind now."""
-        return tuple(e for e in self.entries if e.pattern != "/catalog" or self.has_catalog())
+        return tuple(e for e in self.entries if e.pattern not in _MARKET or self.has_catalog())
 
 
 @dataclass(slots=True)
@@ -203,6 +205,12 @@ class RequestContext:
         headers = {**HEADERS, "cache-control": "public, max-age=86400"}
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
+    def send_json(self, content: bytes) -> None:
+        """Send a document that everybody may read who may see its page."""
+        self.exchange.respond(
+            200, content, content_type="application/json", headers={**HEADERS, **self._own()}
+        )
+
     async def save(self, file: Export) -> None:
         """Send a file that the browser saves."""
         await file.send(self.exchange, self._own())
@@ -263,6 +271,7 @@ class RequestContext:
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
             "has_catalog": self.services.has_catalog(),
+            "has_rankings": self.services.public_rankings,
         }
 
     def _parts(self, role: Role | None) -> frozenset[RoleColumn]:

@@ -29,6 +29,7 @@ from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.pages.provider_entries import ProviderEntryPages
 from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
+from causerie.console.pages.rankings import RankingPages
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
 from causerie.operations.ports import Operations
@@ -48,7 +49,7 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
         *_profile(),
         *_keys(KeysPages(service_view)),
         *_trying(ModelsPages(service_view), PlaygroundPages(service_view)),
-        *_market(MarketPages(service_view)),
+        *_market(MarketPages(service_view), RankingPages(service_view)),
         *_used(),
         *_project(ProjectPages(service_view), MemberPages()),
         *_operator(OperatorPages(service_view), PersonBoundsPages(service_view)),
@@ -125,7 +126,7 @@ def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[PageRoute
     )
 
 
-def _market(market: MarketPages) -> tuple[PageRoute, ...]:
+def _market(market: MarketPages, rankings: RankingPages) -> tuple[PageRoute, ...]:
     return (
         PageRoute("GET", "/catalog", market.show, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
@@ -133,6 +134,8 @@ def _market(market: MarketPages) -> tuple[PageRoute, ...]:
         PageRoute("GET", "/providers", market.providers, open=True),
         PageRoute("GET", "/providers/{provider}", market.provider, open=True),
         PageRoute("GET", "/logos/{name}", market.logo, open=True),
+        PageRoute("GET", "/rankings", rankings.show, open=True),
+        PageRoute("GET", "/rankings.json", rankings.tell, open=True),
     )
 
 

@@ -63,11 +63,12 @@ from causerie.management.queries import (
     Leaving,
     NoQuery,
     PageQuery,
+    RankingQuery,
     RequestPage,
     UsagePage,
     UsageSpan,
 )
-from causerie.management.reports import KeySpending, PersonSpending, ProjectSpending
+from causerie.management.reports import KeySpending, PersonSpending, ProjectSpending, RankingList
 from causerie.management.route import AnyRoute, route
 from causerie.management.usage import UsageOperations
 from causerie.management.views import (
@@ -251,6 +252,8 @@ def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
     """Return the operations on usage and the audit log."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
+        route("GET /rankings", "Models by tokens, over all projects",
+              desk.ranking, RankingQuery, NoBody, RankingList),
         route("GET /usage.csv", "Usage and cost as CSV",
               desk.export, UsageSpan, NoBody, Export),
         route(f"GET {_PROJECT}/spending", "Spending against the budgets of a project",
