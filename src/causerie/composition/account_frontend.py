@@ -13,6 +13,8 @@ from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
 
+from msgspec import structs
+
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.entry import StoredEntry
@@ -32,6 +34,7 @@ from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
+from causerie.console.public_chat import PublicChatOptions
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
 from causerie.identity.provider import OidcProvider
@@ -43,6 +46,7 @@ from causerie.operations.results import Results
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
+from causerie.settings.public_chat import PublicChatSettings
 
 
 @asynccontextmanager
@@ -144,7 +148,9 @@ class AccountFrontend:
             ),
             clock=clock,
             open_to=OpenPages(
-                SignUp(self._outbox) if options.sign_up else None, options.public_rankings
+                SignUp(self._outbox) if options.sign_up else None,
+                options.public_rankings,
+                _public_chat(parts.settings.public_chat),
             ),
             providers=lambda: self._providers,
         )
@@ -156,6 +162,11 @@ def _outbox(mail: Mail, password: str | None) -> Outbox | None:
     """Return the outbox for letters to people, if the settings name a server."""
     server = mail_server(mail, password)
     return None if server is None else Outbox(server)
+
+
+def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
+    bounds = {**structs.asdict(chat), "models": frozenset(chat.models)}
+    return PublicChatOptions(**bounds)
 
 
 def _probes(settings: Settings) -> Path | None:

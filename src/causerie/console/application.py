@@ -18,6 +18,7 @@ from causerie.console.logos import Logos
 from causerie.console.navigation import ENTRIES
 from causerie.console.origin import Site
 from causerie.console.ports import ServiceView
+from causerie.console.public_chat import PublicChat, PublicChatOptions
 from causerie.console.request_context import PREFIX, ConsoleServices, RequestContext
 from causerie.console.routes import routes
 from causerie.console.routing import PageRoute
@@ -57,6 +58,7 @@ class OpenPages:
 
     sign_up: SignUp | None = None
     rankings: bool = False
+    chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
 
 
 def _now() -> datetime:
@@ -88,6 +90,7 @@ class ConsoleApplication:
             environment(self._statics, site.brand, logos),
             site,
             clock,
+            PublicChat(open_to.chat, clock),
             tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,

@@ -24,6 +24,7 @@ from causerie.console.logos import Logos
 from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
+from causerie.console.public_chat import PublicChat
 from causerie.console.security import HEADERS
 from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
@@ -53,6 +54,7 @@ class ConsoleServices:
     templates: Environment
     site: Site
     clock: Callable[[], datetime]
+    public_chat: PublicChat
     entries: tuple[NavigationEntry, ...] = ()
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple

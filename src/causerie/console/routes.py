@@ -29,6 +29,7 @@ from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.pages.provider_entries import ProviderEntryPages
 from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
+from causerie.console.pages.public_chat import PublicChatPages
 from causerie.console.pages.rankings import RankingPages
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
@@ -36,6 +37,7 @@ from causerie.operations.ports import Operations
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"
+_MODEL = "/catalog/{author}/{slug}"
 
 
 def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[PageRoute, ...]:
@@ -49,7 +51,9 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
         *_profile(),
         *_keys(KeysPages(service_view)),
         *_trying(ModelsPages(service_view), PlaygroundPages(service_view)),
-        *_market(MarketPages(service_view), RankingPages(service_view)),
+        *_market(
+            MarketPages(service_view), RankingPages(service_view), PublicChatPages(service_view)
+        ),
         *_used(),
         *_project(ProjectPages(service_view), MemberPages()),
         *_operator(OperatorPages(service_view), PersonBoundsPages(service_view)),
@@ -126,11 +130,15 @@ def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[PageRoute
     )
 
 
-def _market(market: MarketPages, rankings: RankingPages) -> tuple[PageRoute, ...]:
+def _market(
+    market: MarketPages, rankings: RankingPages, chat: PublicChatPages
+) -> tuple[PageRoute, ...]:
     return (
         PageRoute("GET", "/catalog", market.show, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
-        PageRoute("GET", "/catalog/{author}/{slug}", market.model, open=True),
+        PageRoute("GET", _MODEL, market.model, open=True),
+        PageRoute("GET", f"{_MODEL}/chat", chat.show, open=True),
+        PageRoute("POST", f"{_MODEL}/chat", chat.complete, open=True, raw=True),
         PageRoute("GET", "/providers", market.providers, open=True),
         PageRoute("GET", "/providers/{provider}", market.provider, open=True),
         PageRoute("GET", "/logos/{name}", market.logo, open=True),

@@ -93,6 +93,7 @@ class MarketPages:
             status=status,
             **values,
             row=row(one),
+            chat=context.services.public_chat.offers(one),
             view=view(to_builtins(one.entry())),
             endpoints=endpoints(one),
             variants=[row(each) for each in every],
