@@ -45,6 +45,8 @@ async def test_models_are_published_with_a_margin_and_withdrawn(bench: Bench) ->
     assert "$0.30 / $0.90" in listed
     assert "up to date" in (await bench.get(PUBLISH)).text
 
+    asked = await bench.get("/operator/providers/west/delete")
+    assert "1 catalog model loses an endpoint" in asked.text
     [entry] = set(re.findall(rf"{CATALOG}/(cfg_\w+)/delete", listed))
     assert (await bench.post(f"{CATALOG}/{entry}/disable")).status == 303
     assert "mine/tiny" not in bench.market.services.models()

@@ -23,8 +23,9 @@ from causerie.operations.catalog_import import (
     offers,
     publication,
     router_door,
+    withdrawal,
 )
-from causerie.operations.configuring import Configuring, EntryView
+from causerie.operations.configuring import Configuring, EntryStep, EntryView
 from causerie.operations.trial import published
 
 PRICED = {**LISTED[1], "pricing": {"prompt": "0.000001", "completion": "0.000002"}}
@@ -104,6 +105,12 @@ async def test_a_model_of_two_providers_is_one_with_two_endpoints(
         assert set(every) == {"vendor/small", "vendor/large"}
         both = every["vendor/small"]["endpoints"]
         assert [each["provider"] for each in both] == ["west", "east"]
+        west_entry = await provider_of(configuration, "west")
+        steps = withdrawal(west_entry, await configuration.every(SYSTEM))
+        await configuration.apply(SYSTEM, [*steps, EntryStep(kind="provider", id=west_entry.id)])
+        left = await catalog(configuration)
+        assert [each["provider"] for each in left["vendor/small"]["endpoints"]] == ["east"]
+        assert "vendor/large" not in left
         assert both[1]["price"] == both[1]["cost"] == {"prompt": "0.2", "completion": "0.6"}
 
 

@@ -140,6 +140,16 @@ def publication(
     return [*_steps(before, drafts)]
 
 
+def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
+    """Return the models of the catalog that have an endpoint of a provider."""
+    return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
+
+
+def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
+    """Return the changes after which the catalog of the database has no endpoint of a provider."""
+    return publication(provider, entries, (), gone=_endpoints(provider.name, entries).keys())
+
+
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
     """Return the change that opens a door to the catalog; ``None`` if one is configured."""
     if any(each.kind == "door" and each.settings.get("kind") == "router" for each in entries):
