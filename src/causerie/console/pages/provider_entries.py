@@ -176,7 +176,7 @@ def _aliases_of(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[Entr
     return aliases_of(entry.name, entries) if _answers(entry, entries) else ()
 
 
-def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Sequence[EntryView]]:
+def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
     """Return the entries that lose a target with it."""
     models = models_of(entry.name, entries) if _answers(entry, entries) else ()
     return {
