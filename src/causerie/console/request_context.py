@@ -39,6 +39,10 @@ SEE_OTHER = 303
 _NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
+_OF_IMAGES = {
+    "cache-control": "public, max-age=86400",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # an SVG's
+}
 _MARKET = ("/catalog", "/rankings")
 
 
@@ -204,7 +208,7 @@ class RequestContext:
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
-        headers = {**HEADERS, "cache-control": "public, max-age=86400"}
+        headers = {**HEADERS, **_OF_IMAGES}
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
