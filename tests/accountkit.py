@@ -23,6 +23,7 @@ from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, U
 from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
+from causerie.accounts.rankings import Rankings
 from causerie.accounts.recordings import Recordings
 from causerie.accounts.sessions import SessionClient
 from causerie.accounts.sign_in import SignIn
@@ -137,6 +138,7 @@ def accounts_of(world: World) -> Accounts:
         world.summaries,
         Entries(world.store, world.clock),
         world.person_bounds,
+        Rankings(world.store, SqlUsageReader(world.database), world.clock),
         world.groups,
     )
 

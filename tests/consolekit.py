@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,9 +21,10 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 from causerie.accounts.people import User
 from causerie.accounts.sessions import SessionClient
 from causerie.catalog.door_catalog import DoorCatalog
-from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
+from causerie.console.public_chat import PublicChatOptions
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
@@ -41,6 +43,7 @@ class ScriptedServiceView(Statuses):
         super().__init__()
         self.pipeline = ScriptedPipeline(any_model=True)
         self.asked: list[tuple[str, str]] = []
+        self.talked: list[dict[str, Any]] = []
         self.open_doors = [DoorView("hosted", "/hosted/v1"), DoorView("router", "/router/v1")]
 
     def doors(self) -> Sequence[DoorView]:
@@ -56,6 +59,10 @@ class ScriptedServiceView(Statuses):
 
     def answering(self, model: str) -> Sequence[str]:
         return [model]
+
+    async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
+        self.talked.append(json.loads(body))
+        await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "", written=body)
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         self.asked.append((user.id, project_id))
@@ -223,6 +230,8 @@ async def console_of(
     service_view: ScriptedServiceView | None = None,
     *,
     open_to_all: bool = False,
+    rankings: bool = False,
+    chat: PublicChatOptions = PublicChatOptions(),  # noqa: B008 - frozen
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
 ) -> AsyncIterator[Place]:
@@ -233,7 +242,7 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        sign_up=SignUp(outbox) if open_to_all else None,
+        open_to=OpenPages(SignUp(outbox) if open_to_all else None, rankings, chat),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

@@ -19,10 +19,12 @@ from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
 from causerie.catalog.tariff import Tariff
+from causerie.console.public_chat import PublicChatOptions
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.target_stats import QUARTER_SECONDS, Percentiles, TargetStats, TimeBucket
 
 _MILLION = Decimal(1_000_000)
+FREE = "qwen/qwen3-8b:free"
 PLAIN = frozenset({"max_tokens", "temperature", "top_p", "stop", "seed"})
 TOOLS = PLAIN | {"tools", "tool_choice", "response_format", "structured_outputs"}
 THINKS = TOOLS | {"reasoning", "reasoning_effort", "include_reasoning", "logprobs"}
@@ -219,8 +221,9 @@ def large_market(count: int) -> ScriptedMarket:
 
 @pytest.fixture
 async def fair(lite: World) -> AsyncIterator[Place]:
-    """A console with a public catalog of a few models."""
-    async with console_of(lite, service_view=Fair(small_market(lite.now))) as served:
+    """A console with a public catalog of a few models, rankings, and a model to chat with."""
+    view, chat = Fair(small_market(lite.now)), PublicChatOptions(frozenset({FREE}))
+    async with console_of(lite, service_view=view, rankings=True, chat=chat) as served:
         yield served
 
 

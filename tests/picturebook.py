@@ -184,6 +184,10 @@ def outside() -> Mapping[str, Go]:
         "catalog-nothing": at("/catalog?q=nothing-is-called-so"),
         "catalog-model": at("/catalog/qwen/qwen3-8b"),
         "catalog-quiet": at("/catalog/zeta/mystery"),
+        "catalog-providers": at("/providers"),
+        "catalog-provider": at("/providers/north"),
+        "rankings": at("/rankings?period=month"),
+        "public-chat": at("/catalog/qwen/qwen3-8b:free/chat"),
         "catalog-compare": at("/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large"),
     }
 
@@ -250,6 +254,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "provider-no-list": "/operator/providers/north/models",
         "aliases": "/operator/aliases",
         "alias-new": "/operator/aliases/new",
+        "catalog-models": "/operator/catalog",
+        "publish-no-list": "/operator/providers/north/publish",
         "provider-probe": "/operator/providers/north/probe?model=m",
         "routes": "/operator/explain?model=a/m",
         "missing": "/no-such-page",

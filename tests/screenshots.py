@@ -27,6 +27,7 @@ from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from causerie.accounts.people import User
+from causerie.console.public_chat import PublicChatOptions
 from causerie.console.request_context import PREFIX
 from causerie.probe.asker import ProbeBounds
 from causerie.store.database import Database
@@ -118,7 +119,10 @@ async def _scene() -> AsyncIterator[Scene]:
                 await alerted(seen_to)
                 await configure(seen_to)
                 service_view.operations, service_view.file = seen_to.services, seen_to.file
-                async with console_of(world, service_view=service_view, open_to_all=True) as place:
+                chat = PublicChatOptions(frozenset({"qwen/qwen3-8b:free"}))
+                async with console_of(
+                    world, service_view=service_view, open_to_all=True, rankings=True, chat=chat
+                ) as place:
                     yield await furnished(place, service_view, team)
         finally:
             over.set()

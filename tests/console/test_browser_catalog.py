@@ -8,7 +8,7 @@ import pytest
 from accountkit import PASSWORD, World
 from browserkit import findings, window
 from consolekit import Place, console_of
-from marketkit import Fair, large_market
+from marketkit import FREE, Fair, large_market
 from playwright.async_api import Page, expect
 
 PATHS = (
@@ -18,6 +18,9 @@ PATHS = (
     "/catalog/zeta/mystery",
     "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large",
     "/catalog/compare",
+    "/providers/north",
+    "/rankings",
+    f"/catalog/{FREE}/chat",
 )
 
 
@@ -164,6 +167,26 @@ async def test_everybody_can_use_it(fair: Place, scheme: str, width: int) -> Non
         assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
+
+
+async def test_a_stranger_chats_with_a_free_model(fair: Place, page: Page) -> None:
+    await page.goto(f"{root(fair)}/catalog/{FREE}")
+    await page.get_by_role("link", name="Chat", exact=True).click()
+    await page.fill("#draft", "Which tree?")
+    await page.keyboard.press("Enter")
+    reply = page.locator(".turn-assistant")
+    await expect(reply.locator(".prose").last).to_have_text("Hello")
+    await page.fill("#draft", "And why?")
+    await page.keyboard.press("Enter")
+    await expect(reply).to_have_count(2)
+    await expect(reply.last.locator("footer")).to_be_visible()
+    assert [each["role"] for each in fair.service_view.talked[1]["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    await page.get_by_role("button", name="New conversation").click()
+    await expect(page.locator("#empty")).to_be_visible()
 
 
 async def test_members_reach_it_from_the_frame_and_strangers_sign_in(

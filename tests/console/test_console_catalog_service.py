@@ -36,6 +36,12 @@ price = {{ prompt = "1", completion = "2" }}
 [[catalog.endpoints]]
 model = "here"
 price = {{ prompt = "9", completion = "9" }}
+[[catalog]]
+id = "acme/tiny:free"
+endpoints = [{{ model = "here" }}]
+[public_chat]
+models = ["acme/tiny:free"]
+max_tokens = 16
 """
 
 
@@ -77,6 +83,29 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
                 assert "up answered 1 of" in found
                 assert "No requests to causerie" in found
             assert f"{running.root}{R}/chat/completions" in found
+            await _a_stranger_chats(running)
+
+
+async def _a_stranger_chats(running: ServiceView) -> None:
+    """With the free model that is named, and no other."""
+    place = f"{running.root}/console/catalog/acme"
+    assert (await page(running, "/catalog/acme/big/chat"))[0] == 404
+    async with running.session.get(f"{place}/tiny:free/chat") as answer:
+        token = re.search(r'form-token" content="(\w+)"', await answer.text())
+        assert token is not None
+        cookie = answer.cookies["causerie"].value
+    headers = {"origin": running.root, "x-form-token": token[1], "cookie": f"causerie={cookie}"}
+    asked = {"messages": [{"role": "user", "content": "Good day"}]}
+    for name, status in (("tiny:free", 200), ("big", 404)):
+        async with running.session.post(
+            f"{place}/{name}/chat", json=asked, headers=headers
+        ) as answer:
+            assert answer.status == status
+            text = await answer.text()
+            if status == 200:
+                assert "Good day" in "".join(re.findall(r'"content":"([^"]*)"', text))
+                assert text.rstrip().endswith("data: [DONE]")
+                assert '"completion_tokens"' in text
 
 
 async def test_the_catalog_comes_and_goes_with_the_routers_door(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from causerie.management.alerts import AlertOperations
+from causerie.management.catalog_import import CatalogImportOperations
 from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
@@ -35,6 +36,7 @@ from causerie.management.providers import ProviderOperations
 from causerie.management.route import AnyRoute
 from causerie.management.routes import (
     alert_routes,
+    catalog_import_routes,
     configuration_routes,
     key_routes,
     people_routes,
@@ -57,6 +59,7 @@ def _routes() -> list[AnyRoute]:
         *usage_routes(UsageOperations(nobody, nobody)),
         *provider_routes(ProviderOperations(nobody)),
         *configuration_routes(ConfigurationOperations(nobody)),
+        *catalog_import_routes(CatalogImportOperations(nobody)),
         *alert_routes(AlertOperations(nobody)),
     ]
 

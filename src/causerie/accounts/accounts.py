@@ -16,6 +16,7 @@ from causerie.accounts.person_bounds import PersonBounds
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
+from causerie.accounts.rankings import Rankings
 from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
@@ -43,6 +44,7 @@ class Accounts:
     summaries: Summaries
     entries: Entries
     person_bounds: PersonBounds
+    rankings: Rankings
     group_memberships: GroupMemberships
 
     @property
@@ -71,5 +73,6 @@ class Accounts:
             summaries=Summaries(store, usage, clock),
             entries=Entries(store, clock),
             person_bounds=PersonBounds(store, reader, clock),
+            rankings=Rankings(store, reader, clock),
             group_memberships=GroupMemberships(store, clock),
         )

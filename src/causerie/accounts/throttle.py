@@ -38,7 +38,7 @@ class Failures:
 
 def scopes(account: str, address: str) -> Mapping[str, int]:
     """The scopes that an attempt counts in, and how many failures each allows for free."""
-    who, where = digest(account).hex()[:32], _network(address)
+    who, where = digest(account).hex()[:32], network(address)
     return {f"both:{who}:{where}": 5, f"account:{who}": 50, f"address:{where}": 50}
 
 
@@ -49,7 +49,7 @@ def codes_of(user_id: str) -> str:
 
 def of_address(kind: Kind, address: str) -> Mapping[str, int]:
     """The one scope of what belongs to no account."""
-    return {f"{kind}:{_network(address)}": _FREE[kind]}
+    return {f"{kind}:{network(address)}": _FREE[kind]}
 
 
 def of_sign_up(email: str, address: str) -> Mapping[str, int]:
@@ -82,7 +82,7 @@ def _wait(each: Failures, free: int, now: datetime) -> timedelta:
     return min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST) - since
 
 
-def _network(address: str) -> str:
+def network(address: str) -> str:
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -25,15 +25,16 @@ from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.account_conditions import AccountConditions
+from causerie.composition.branding import branding, logos
 from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
 from causerie.composition.mail import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
-from causerie.console.application import ConsoleApplication, SignUp
-from causerie.console.branding import Branding
+from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
+from causerie.console.public_chat import PublicChatOptions
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
 from causerie.identity.provider import OidcProvider
@@ -45,6 +46,7 @@ from causerie.operations.results import Results
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
+from causerie.settings.public_chat import PublicChatSettings
 
 
 @asynccontextmanager
@@ -143,10 +145,15 @@ class AccountFrontend:
             Site(
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
-                Branding(**structs.asdict(parts.settings.branding)),
+                branding(parts.settings.branding),
+                logos(parts.settings.branding),
             ),
             clock=clock,
-            sign_up=SignUp(self._outbox) if options.sign_up else None,
+            open_to=OpenPages(
+                SignUp(self._outbox) if options.sign_up else None,
+                options.public_rankings,
+                _public_chat(parts.settings.public_chat),
+            ),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
@@ -157,6 +164,11 @@ def _outbox(mail: Mail, password: str | None) -> Outbox | None:
     """Return the outbox for letters to people, if the settings name a server."""
     server = mail_server(mail, password)
     return None if server is None else Outbox(server)
+
+
+def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
+    bounds = {**structs.asdict(chat), "models": frozenset(chat.models)}
+    return PublicChatOptions(**bounds)
 
 
 def _link(_: LinkKind, token: str) -> str:

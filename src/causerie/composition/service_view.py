@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from causerie.access.keys import Caller
 from causerie.accounts.people import User, actor_of
 from causerie.accounts.projects import Projects
 from causerie.accounts.visitor import visitor
@@ -48,14 +49,9 @@ class LiveServiceView:
 
     def market(self) -> DoorCatalog | None:
         """The catalog of the router's door, one for keys of accounts where there are several."""
-        found = [
-            door_address
-            for door_address in door_addresses(self._parts.settings)
-            if door_address.door.kind == "router"
-        ]
-        if not found:
+        door_address = self._router()
+        if door_address is None:
             return None
-        door_address = min(found, key=lambda one: one.door.keys != "accounts")
         return DoorCatalog(
             door_address.prefix,
             frozenset(door_address.models),
@@ -76,6 +72,15 @@ class LiveServiceView:
         caller = visitor(user, place, found[0].door.name)
         await self._parts.edge.converse(exchange, caller)
 
+    async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
+        """Answer a visitor without an account; nobody is charged."""
+        door_address = self._router()
+        if door_address is None:
+            raise NotFound("There is no door to the catalog.")
+        door, models = door_address.door.name, frozenset({model})
+        caller = Caller(key="", name="visitor", door=door, models=models)
+        await self._parts.edge.converse(exchange, caller, body)
+
     def status(self) -> Sequence[EngineStatus]:
         """Our engines as they are now."""
         return self._parts.status()
@@ -87,6 +92,14 @@ class LiveServiceView:
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""
         return self._parts.process_counts()
+
+    def _router(self) -> DoorAddress | None:
+        found = [
+            door_address
+            for door_address in door_addresses(self._parts.settings)
+            if door_address.door.kind == "router"
+        ]
+        return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
     def _ways(self) -> list[DoorAddress]:
         settings = self._parts.settings

@@ -14,9 +14,11 @@ from causerie.accounts.names import new_token
 from causerie.accounts.sessions import form_token_fits
 from causerie.console.cookies import token_in
 from causerie.console.fields import FormFields
+from causerie.console.logos import Logos
 from causerie.console.navigation import ENTRIES
 from causerie.console.origin import Site
 from causerie.console.ports import ServiceView
+from causerie.console.public_chat import PublicChat, PublicChatOptions
 from causerie.console.request_context import PREFIX, ConsoleServices, RequestContext
 from causerie.console.routes import routes
 from causerie.console.routing import PageRoute
@@ -50,6 +52,15 @@ class SignUp:
     outbox: Outbox | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPages:
+    """What strangers may do and see in addition to reading the catalog."""
+
+    sign_up: SignUp | None = None
+    rankings: bool = False
+    chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -64,25 +75,29 @@ class ConsoleApplication:
         site: Site | None = None,
         *,
         clock: Callable[[], datetime] = _now,
-        sign_up: SignUp | None = None,
+        open_to: OpenPages = OpenPages(),
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        site = site or Site()
+        site, sign_up = site or Site(), open_to.sign_up
         self._statics = Statics(_STATIC, site.brand.style())
+        logos = Logos(f"{PREFIX}/logos", site.logos)
         pages = routes(service_view, open_to_all=sign_up is not None)
         self._routes = RouteTable(pages, str.isprintable)
         paths = {page.path for page in pages}
         self._services = ConsoleServices(
             accounts,
-            environment(self._statics, site.brand),
+            environment(self._statics, site.brand, logos),
             site,
             clock,
+            PublicChat(open_to.chat, clock),
             tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,
             lambda: service_view.market() is not None,
             sign_up.outbox if sign_up is not None else None,
+            logos,
+            open_to.rankings,
         )
 
     async def answer(self, exchange: Exchange) -> None:

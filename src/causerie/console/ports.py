@@ -52,6 +52,13 @@ class ServiceView(Protocol):
         """
         ...
 
+    async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
+        """Answer a request of a visitor without an account for this model, at the catalog's door.
+
+        The body is that of ``POST /chat/completions``. Raises as :meth:`complete`.
+        """
+        ...
+
     def status(self) -> Sequence[EngineStatus]:
         """Our engines."""
         ...

@@ -20,9 +20,11 @@ from causerie.accounts.sessions import Session, SessionClient, form_token
 from causerie.catalog.page_cache import CachedPage
 from causerie.console.cookies import cookie
 from causerie.console.fields import FormFields
+from causerie.console.logos import Logos
 from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
+from causerie.console.public_chat import PublicChat
 from causerie.console.security import HEADERS
 from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
@@ -37,6 +39,11 @@ SEE_OTHER = 303
 _NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
+_OF_IMAGES = {
+    "cache-control": "public, max-age=86400",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # an SVG's
+}
+_MARKET = ("/catalog", "/rankings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +58,18 @@ class ConsoleServices:
     templates: Environment
     site: Site
     clock: Callable[[], datetime]
+    public_chat: PublicChat
     entries: tuple[NavigationEntry, ...] = ()
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     has_catalog: Callable[[], bool] = bool
     outbox: Outbox | None = None
+    logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
+    public_rankings: bool = False
 
     def leads_to(self) -> tuple[NavigationEntry, ...]:
         """The entries of the navigation that there are pages behind now."""
-        return tuple(e for e in self.entries if e.pattern != "/catalog" or self.has_catalog())
+        return tuple(e for e in self.entries if e.pattern not in _MARKET or self.has_catalog())
 
 
 @dataclass(slots=True)
@@ -196,6 +206,17 @@ class RequestContext:
         """Send text that was made already."""
         self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
 
+    def send_image(self, content_type: str, content: bytes) -> None:
+        """Send an image that everybody may see; a new one has another address."""
+        headers = {**HEADERS, **_OF_IMAGES}
+        self.exchange.respond(200, content, content_type=content_type, headers=headers)
+
+    def send_json(self, content: bytes) -> None:
+        """Send a document that everybody may read who may see its page."""
+        self.exchange.respond(
+            200, content, content_type="application/json", headers={**HEADERS, **self._own()}
+        )
+
     async def save(self, file: Export) -> None:
         """Send a file that the browser saves."""
         await file.send(self.exchange, self._own())
@@ -256,6 +277,7 @@ class RequestContext:
             "providers": self.services.providers(),
             "open_to_all": self.services.open_to_all,
             "has_catalog": self.services.has_catalog(),
+            "has_rankings": self.services.public_rankings,
         }
 
     def _parts(self, role: Role | None) -> frozenset[RoleColumn]:

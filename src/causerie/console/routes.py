@@ -14,6 +14,8 @@ from causerie.console.pages import (
 )
 from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
+from causerie.console.pages.catalog_entries import CatalogEntryPages
+from causerie.console.pages.catalog_import import CatalogImportPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -27,12 +29,15 @@ from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.pages.provider_entries import ProviderEntryPages
 from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
+from causerie.console.pages.public_chat import PublicChatPages
+from causerie.console.pages.rankings import RankingPages
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
 from causerie.operations.ports import Operations
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"
+_MODEL = "/catalog/{author}/{slug}"
 
 
 def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[PageRoute, ...]:
@@ -46,7 +51,9 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
         *_profile(),
         *_keys(KeysPages(service_view)),
         *_trying(ModelsPages(service_view), PlaygroundPages(service_view)),
-        *_market(MarketPages(service_view)),
+        *_market(
+            MarketPages(service_view), RankingPages(service_view), PublicChatPages(service_view)
+        ),
         *_used(),
         *_project(ProjectPages(service_view), MemberPages()),
         *_operator(OperatorPages(service_view), PersonBoundsPages(service_view)),
@@ -123,11 +130,20 @@ def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[PageRoute
     )
 
 
-def _market(market: MarketPages) -> tuple[PageRoute, ...]:
+def _market(
+    market: MarketPages, rankings: RankingPages, chat: PublicChatPages
+) -> tuple[PageRoute, ...]:
     return (
         PageRoute("GET", "/catalog", market.show, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
-        PageRoute("GET", "/catalog/{author}/{slug}", market.model, open=True),
+        PageRoute("GET", _MODEL, market.model, open=True),
+        PageRoute("GET", f"{_MODEL}/chat", chat.show, open=True),
+        PageRoute("POST", f"{_MODEL}/chat", chat.complete, open=True, raw=True),
+        PageRoute("GET", "/providers", market.providers, open=True),
+        PageRoute("GET", "/providers/{provider}", market.provider, open=True),
+        PageRoute("GET", "/logos/{name}", market.logo, open=True),
+        PageRoute("GET", "/rankings", rankings.show, open=True),
+        PageRoute("GET", "/rankings.json", rankings.tell, open=True),
     )
 
 
@@ -182,6 +198,7 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         *_alerts(AlertsPages(operations.alerts)),
         *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
         *_aliases(AliasPages(operations)),
+        *_catalog_entries(CatalogEntryPages(operations), CatalogImportPages(operations)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
     )
@@ -227,6 +244,21 @@ def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{alias}/disable", aliases.disable),
         PageRoute("GET", f"{alias}/delete", aliases.ask_deletion),
         PageRoute("POST", f"{alias}/delete", aliases.delete),
+    )
+
+
+def _catalog_entries(
+    entries: CatalogEntryPages, imports: CatalogImportPages
+) -> tuple[PageRoute, ...]:
+    entry, provider = "/operator/catalog/{entry}", "/operator/providers/{provider}"
+    return (
+        PageRoute("GET", "/operator/catalog", entries.list),
+        PageRoute("POST", f"{entry}/enable", entries.enable),
+        PageRoute("POST", f"{entry}/disable", entries.disable),
+        PageRoute("GET", f"{entry}/delete", entries.ask_deletion),
+        PageRoute("POST", f"{entry}/delete", entries.delete),
+        PageRoute("GET", f"{provider}/publish", imports.show),
+        PageRoute("POST", f"{provider}/publish", imports.publish),
     )
 
 

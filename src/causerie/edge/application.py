@@ -153,12 +153,14 @@ class Edge:
         self._matches = {}
         self._mounts[first] = Mount(handler, refuse, address)
 
-    async def converse(self, exchange: Exchange, caller: Caller) -> None:
+    async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
         """Answer a request for a chat completion of somebody who came in another way than by key.
 
-        It is one of the door that ``caller`` names; raises :class:`ServiceError`.
+        It is one of the door that ``caller`` names; ``body`` takes the place of what the exchange
+        holds. Raises :class:`ServiceError`.
         """
-        await self._openai.complete(exchange, self._doors.named(caller.door), caller=caller)
+        door = self._doors.named(caller.door)
+        await self._openai.complete(exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request, whatever becomes of it."""

@@ -18,7 +18,7 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.request_hints import RequestHints, hints_of
+from causerie.edge.request_hints import NO_HINTS, RequestHints, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
@@ -74,9 +74,18 @@ class OpenAI:
         exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
-        self, exchange: Exchange, door: MountedDoor, _: str = "", *, caller: Caller | None = None
+        self,
+        exchange: Exchange,
+        door: MountedDoor,
+        _: str = "",
+        *,
+        caller: Caller | None = None,
+        written: bytes | None = None,
     ) -> None:
-        """``POST /chat/completions``; a ``caller`` has come in another way than by key."""
+        """``POST /chat/completions``; a ``caller`` has come in another way than by key.
+
+        A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
+        """
         completion = exchange.name_completion()
         request_id.set(exchange.request_id)
         head = exchange.head
@@ -86,8 +95,12 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits, request_hints = self._limits.body, hints_of(head.headers)
-                body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
+                limits, request_hints = self._limits.body, NO_HINTS
+                if written is None:
+                    request_hints = hints_of(head.headers)
+                body = (
+                    written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
+                )
                 if len(body) <= LARGE:
                     request = self._read(body, door, request_hints)
                 else:

@@ -21,13 +21,13 @@ class RequestHints(Struct, frozen=True):
     strict: bool = False
 
 
-_NOTHING = RequestHints()
+NO_HINTS = RequestHints()
 
 
 def hints_of(headers: Headers) -> RequestHints:
     """Read the hints in these headers."""
     if _NAMES.isdisjoint(headers):
-        return _NOTHING
+        return NO_HINTS
     return RequestHints(
         labels.labels_of(headers),
         headers.get(_SESSION, ""),

@@ -119,3 +119,12 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     subject: Filter = ""
     limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
+
+
+class RankingQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Period of a ranking."""
+
+    period: Annotated[
+        Literal["day", "week", "month"],
+        Meta(description="The last 24 hours, or the last 7 or 30 days with today, in UTC."),
+    ] = "week"

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.accounts.audit import AuditEntry
 from causerie.accounts.bounds import BudgetPeriod, Unit
+from causerie.accounts.rankings import Ranking
 from causerie.accounts.spending import Spending
 from causerie.accounts.usage import By, FirstTokens, UsageSum
 from causerie.management.views import Amount, Moment, amount
@@ -241,4 +242,40 @@ class AuditView(Struct, frozen=True, kw_only=True):
             subject=entry.subject,
             project=entry.project_id,
             details=entry.details,
+        )
+
+
+class RankedModelView(Struct, frozen=True, kw_only=True):
+    """A model and its tokens, prompts and replies; `rank_before` is `null` if it was not used."""
+
+    rank: int
+    model: str
+    tokens: int
+    requests: int
+    rank_before: int | None
+
+
+class RankingList(Struct, frozen=True, kw_only=True):
+    """Models with the most tokens first, from `since` up to `until`."""
+
+    since: datetime
+    until: datetime
+    data: list[RankedModelView]
+
+    @staticmethod
+    def of(ranking: Ranking) -> RankingList:
+        """As accounts know it."""
+        return RankingList(
+            since=ranking.since,
+            until=ranking.until,
+            data=[
+                RankedModelView(
+                    rank=each.rank,
+                    model=each.model,
+                    tokens=each.tokens,
+                    requests=each.requests,
+                    rank_before=each.rank_before,
+                )
+                for each in ranking.models
+            ],
         )

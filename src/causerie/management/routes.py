@@ -22,6 +22,13 @@ from causerie.management.bodies import (
     SetRecording,
     TransferKey,
 )
+from causerie.management.catalog_import import (
+    CatalogImportOperations,
+    OfferList,
+    OfferQuery,
+    PublishedList,
+    PublishModels,
+)
 from causerie.management.configuration import (
     ChangeEntry,
     ConfigurationOperations,
@@ -56,11 +63,12 @@ from causerie.management.queries import (
     Leaving,
     NoQuery,
     PageQuery,
+    RankingQuery,
     RequestPage,
     UsagePage,
     UsageSpan,
 )
-from causerie.management.reports import KeySpending, PersonSpending, ProjectSpending
+from causerie.management.reports import KeySpending, PersonSpending, ProjectSpending, RankingList
 from causerie.management.route import AnyRoute, route
 from causerie.management.usage import UsageOperations
 from causerie.management.views import (
@@ -220,6 +228,16 @@ def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
     ]
 
 
+def catalog_import_routes(desk: CatalogImportOperations) -> list[AnyRoute]:
+    """Return the operations that publish models of providers, for operators."""
+    return [
+        route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog",
+              desk.offers, OfferQuery, NoBody, OfferList),
+        route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog",
+              desk.publish, NoQuery, PublishModels, PublishedList),
+    ]
+
+
 def alert_routes(desk: AlertOperations) -> list[AnyRoute]:
     """Return the operations on alerts, for operators."""
     return [
@@ -234,6 +252,8 @@ def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
     """Return the operations on usage and the audit log."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
+        route("GET /rankings", "Models by tokens, over all projects",
+              desk.ranking, RankingQuery, NoBody, RankingList),
         route("GET /usage.csv", "Usage and cost as CSV",
               desk.export, UsageSpan, NoBody, Export),
         route(f"GET {_PROJECT}/spending", "Spending against the budgets of a project",

@@ -13,6 +13,7 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.authorization import Clock
 from causerie.accounts.people import Actor
+from causerie.accounts.rankings import RankingPeriod
 from causerie.accounts.spending import SpendingReader
 from causerie.accounts.time_buckets import time_buckets
 from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
@@ -31,6 +32,7 @@ from causerie.management.queries import (
     AuditQuery,
     LatencySpan,
     NoQuery,
+    RankingQuery,
     RequestPage,
     UsagePage,
     UsageSpan,
@@ -42,6 +44,7 @@ from causerie.management.reports import (
     KeySpending,
     LatencyView,
     ProjectSpending,
+    RankingList,
     RequestView,
     UsageView,
 )
@@ -60,6 +63,12 @@ class UsageOperations:
 
     accounts: Accounts
     clock: Clock
+
+    async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
+        """``GET /rankings``."""
+        period = RankingPeriod(call.query.period)
+        found = await self.accounts.rankings.of_all(call.actor, period)
+        return RankingList.of(found)
 
     async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
         """Sums over time."""

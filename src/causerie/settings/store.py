@@ -101,6 +101,13 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
             "`mail.host` they get a link by mail; without, an operator gives it to them."
         ),
     ] = False
+    public_rankings: Annotated[
+        bool,
+        Meta(
+            description="Whether everybody may see which models of the catalog are used most, by "
+            "tokens of all projects together. Otherwise only operators see it."
+        ),
+    ] = False
     proxies: Annotated[
         tuple[Network, ...],
         Meta(

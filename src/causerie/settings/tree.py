@@ -23,6 +23,7 @@ from causerie.settings.mail import Mail
 from causerie.settings.metrics import Metrics
 from causerie.settings.price import PriceSettings
 from causerie.settings.provider import ProviderSettings
+from causerie.settings.public_chat import PublicChatSettings
 from causerie.settings.shared import SharedSettings
 from causerie.settings.store import ConsoleSettings, StoreSettings
 from causerie.settings.tracing import Tracing
@@ -419,6 +420,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     shared: SharedSettings = SharedSettings()
     console: ConsoleSettings = ConsoleSettings()
     branding: BrandingSettings = BrandingSettings()
+    public_chat: PublicChatSettings = PublicChatSettings()
     mail: Mail = Mail()
     alerts: Alerts = Alerts()
     identity_providers: tuple[IdentityProvider, ...] = ()

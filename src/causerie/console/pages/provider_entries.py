@@ -9,6 +9,7 @@ from causerie.console.entries import EntryProblems, changeable, entries_of, orig
 from causerie.console.provider_form import FIELDS, ProviderForm
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
+from causerie.operations.catalog_import import models_of, withdrawal
 from causerie.operations.configuring import EntryStep, EntryView
 from causerie.operations.ports import Operations
 from causerie.operations.provider_models import aliases_of, removal
@@ -108,7 +109,7 @@ class ProviderEntryPages:
         """``GET /operator/providers/{provider}/delete``."""
         entries = await self._configuration.every(context.actor)
         entry = changeable(entries, "provider", context.params["provider"])
-        await context.show(_DELETE, entry=entry, aliases=_aliases_of(entry, entries))
+        await context.show(_DELETE, entry=entry, **_served(entry, entries))
 
     async def delete(self, context: RequestContext) -> None:
         """``POST /operator/providers/{provider}/delete``, with its targets."""
@@ -117,8 +118,7 @@ class ProviderEntryPages:
         try:
             await self._configuration.apply(context.actor, _removal(entry, entries))
         except InvalidRequest as problem:
-            aliases = _aliases_of(entry, entries)
-            await context.show_problem(_DELETE, problem, entry=entry, aliases=aliases)
+            await context.show_problem(_DELETE, problem, entry=entry, **_served(entry, entries))
             return
         context.go(_PATH, done="provider-deleted")
 
@@ -176,9 +176,18 @@ def _aliases_of(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[Entr
     return aliases_of(entry.name, entries) if _answers(entry, entries) else ()
 
 
+def _served(entry: EntryView, entries: Sequence[EntryView]) -> dict[str, Any]:
+    """Return the entries that lose a target with it."""
+    models = models_of(entry.name, entries) if _answers(entry, entries) else ()
+    return {
+        "aliases": _aliases_of(entry, entries),
+        "models": [each for each in models if not each.locked],
+    }
+
+
 def _removal(entry: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     if _answers(entry, entries):
-        return removal(entry, entries)
+        return [*withdrawal(entry, entries), *removal(entry, entries)]
     return [EntryStep(kind="provider", id=entry.id)]
 
 

@@ -1,0 +1,81 @@
+"""Rankings by tokens: of the catalog's models alone, for operators, or for everybody if so set."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from accountkit import World, accounts_of
+from consolekit import console_of
+from ledgerkit import record
+from marketkit import Fair, small_market
+from pageskit import Team
+from pageskit import team as team
+
+from causerie.accounts.people import SYSTEM, actor_of
+from causerie.accounts.rankings import RankingPeriod
+from causerie.errors import Forbidden
+from causerie.store.usage import SqlUsage
+
+IRIS, QWEN = "acme/iris-large", "qwen/qwen3-8b"
+
+
+async def used(world: World, model: str, tokens: int, ago: timedelta, **more: Any) -> None:
+    at = int((world.now - ago).timestamp()) * 1_000_000
+    made = record(model=model, prompt=tokens - 10, completion=10, at=at, **more)
+    await SqlUsage(world.database).append([made])
+
+
+async def a_week(world: World) -> None:
+    await used(world, IRIS, 300, timedelta(hours=1), project="prj_a")
+    await used(world, QWEN, 200, timedelta(hours=2), project="prj_a")
+    await used(world, QWEN, 900, timedelta(days=3), project="prj_b")
+    await used(world, IRIS, 5000, timedelta(days=9), project="prj_b")
+    await used(world, "private/alias", 9000, timedelta(hours=1), project="prj_a")
+
+
+async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Team) -> None:
+    await a_week(lite)
+    rankings = accounts_of(lite).rankings
+    day = await rankings.of_models({IRIS, QWEN}, RankingPeriod.DAY)
+    assert [(each.model, each.rank, each.tokens) for each in day.models] == [
+        (IRIS, 1, 300),
+        (QWEN, 2, 200),
+    ]
+    week = await rankings.of_models({IRIS, QWEN}, RankingPeriod.WEEK)
+    assert [(each.model, each.tokens, each.requests) for each in week.models] == [
+        (QWEN, 1100, 2),
+        (IRIS, 300, 1),
+    ]
+    assert [each.rank_before for each in week.models] == [None, 1]
+    month = await rankings.of_models({IRIS, QWEN}, RankingPeriod.MONTH)
+    assert (month.models[0].model, month.tokens) == (IRIS, 6400)
+    every = await rankings.of_all(SYSTEM, RankingPeriod.WEEK)
+    assert every.models[0].model == "private/alias"
+    with pytest.raises(Forbidden):
+        await rankings.of_all(actor_of(team.owner), RankingPeriod.WEEK)
+
+
+async def test_strangers_see_them_only_where_a_setting_says_so(lite: World, team: Team) -> None:
+    await a_week(lite)
+    view = Fair(small_market(lite.now))
+    async with console_of(lite, service_view=view) as place:
+        operator, owner = await place.visitor_of(team.operator), await place.visitor_of(team.owner)
+        for path in ("/rankings", "/rankings.json"):
+            for visitor in (place.visitor(), owner):
+                assert (await visitor.get(path)).status == 404
+        assert "Only operators see this page" in (await operator.get("/rankings")).text
+        assert 'href="/console/rankings"' not in (await place.visitor().get("/catalog")).text
+    async with console_of(lite, service_view=view, rankings=True) as place:
+        stranger = place.visitor()
+        page = (await stranger.get("/rankings?period=week")).text
+        assert "Qwen3 8B" in page
+        assert "1 down" in page
+        assert "78.6 %" in page
+        assert "private/alias" not in page
+        assert 'href="/console/rankings"' in (await stranger.get("/catalog")).text
+        told = msgspec.json.decode((await stranger.get("/rankings.json")).text)
+        assert [each["model"] for each in told["data"]] == [QWEN, IRIS]
+        assert (await stranger.get("/rankings?period=year")).status == 400
