@@ -18,7 +18,7 @@ async def test_an_example_runs_with_a_typed_key_and_is_found_by_its_words() -> N
     async with front(LOCKED) as service, window(viewport={"width": 390, "height": 844}) as page:
         service.pipeline.script = (TextDelta("Glomma."), Finished("stop"), Usage(7, 3))
         sent: list[Request] = []
-        page.on("request", sent.append)
+        page.on("request", lambda one: sent.append(one))
         await page.goto(f"{service.root}/docs")
         await expect(page.locator("#model-hint")).to_contain_text("API key")
         await page.fill("#key", KEY)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from causerie.accounts.entry import StoredEntry
-from causerie.cli.database_entries import with_database
-from causerie.cli.exits import reporting
-from causerie.cli.import_config import write
-from causerie.cli.options import Config, Set
 from causerie.composition.entries import SECTIONS, entry_of, reasons
 from causerie.settings import Loaded
 from causerie.settings.edit import by_hand
@@ -25,31 +18,6 @@ _HEAD = """\
 # `causerie import FILE` reads them into another database. Keys stay where they are: each is
 # named by a variable here, which has to be set for the import.
 """
-
-
-def export_config(
-    output: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="File to write. Unset: stdout.")
-    ] = None,
-    config: Config = None,
-    pairs: Set = None,
-) -> None:
-    """Write the entries of the configuration that the database holds, as a file.
-
-    Entries that are switched off, or do not hold, are comments in it. Keys are
-    never written. A file that exists is never written over.
-
-    **Examples**
-
-    `causerie export entries.toml`
-    """
-    with reporting():
-        loaded, stored = with_database(config, pairs)
-        text = exported(stored, loaded)
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            write(output, text)
 
 
 def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
