@@ -11,7 +11,7 @@ from causerie.composition.entries import SECTIONS, entry_of, reasons
 from causerie.settings import Loaded
 from causerie.settings.edit import by_hand
 from causerie.settings.entries import Entry, EntryKey, without_switched_off
-from causerie.settings.entry_rules import NAMES
+from causerie.settings.entry_rules import KEYS, NAMES, PATHS
 
 _HEAD = """\
 # Entries of the configuration in the database, by `causerie export`.
@@ -44,16 +44,18 @@ def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) 
     values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:
-        values["key"] = {"env": variable(stored.name)}
-        remarks["key"] = "the key itself stays in the database"
-    for line in by_hand((entry.section,), _without_null(values), remarks).split("\n"):
+        label = KEYS[entry.section]
+        values[label] = {"env": variable(stored.name, label)}
+        remarks[label] = f"the {label} itself stays in the database"
+    for line in by_hand(PATHS[entry.section], _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 
-def variable(provider: str) -> str:
-    """Return the variable that the file names for the key of a provider."""
-    word = re.sub(r"[^A-Z0-9]+", "_", provider.upper())
-    return f"_{word}_API_KEY" if word[:1].isdigit() else f"{word}_API_KEY"
+def variable(name: str, label: str = "key") -> str:
+    """Return the variable that the file names for the key of a provider, or a webhook's secret."""
+    word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
+    ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
+    return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
 
 
 def _without_null(value: Any) -> Any:

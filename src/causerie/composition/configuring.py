@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from causerie.accounts.entries import Entries, EntryChange, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
+from causerie.alerts.signature import secret_bytes
 from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
@@ -30,7 +32,7 @@ from causerie.settings import (
     TimeoutSettings,
 )
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entry_rules import NAMES
+from causerie.settings.entry_rules import KEYS, NAMES, PATHS, tables_of
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
@@ -63,7 +65,7 @@ class LiveConfiguration:
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         """A new one, in force when this returns."""
         await self._entries.may_change(actor)
-        made = self._entries.drafted(actor, _draft(kind, wish))
+        made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
         async with self._turn:
             await self._check([*await self._entries.every(), made], made)
             await self._entries.add(actor, made)
@@ -95,7 +97,9 @@ class LiveConfiguration:
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
             await self._entries.remove(actor, gone)
-            await self._configuration().reload()
+            outcome = await self._configuration().reload()
+            if not outcome.applied:
+                raise _invalid(outcome.problems)
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         """Several changes, checked together: all are in force when this returns, or none."""
@@ -119,7 +123,7 @@ class LiveConfiguration:
             return EntryChange(before, None)
         if before is None:
             made = self._entries.drafted(actor, _draft(step.kind, step.wish))
-            return EntryChange(None, made)
+            return EntryChange(None, _signed(made))
         return EntryChange(before, self._after(actor, before, step.wish))
 
     def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
@@ -127,7 +131,7 @@ class LiveConfiguration:
             raise meanwhile()
         after = self._entries.changed(actor, before, _draft(before.kind, wish))
         _keep_the_key(before, after, wish)
-        return after
+        return _signed(after)
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         """Return what a provider that is in force lists now; raises :class:`NotFound`."""
@@ -232,16 +236,38 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     name = body.pop(label, known.name if kind == "provider" and known is not None else None)
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
-    if "key" in body:
-        words = "`settings` holds `key`; give the key itself as `key` next to it."
+    label = KEYS.get(SECTIONS[kind], "")
+    if label and label in body:
+        words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
-    if wish.key and kind != "provider":
-        raise InvalidRequest("Only a provider has a key here.", param="key")
+    return EntryDraft(kind, name, body, _drafted_key(kind, wish.key), wish.enabled)
+
+
+def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
+    """Return the key as it is to be kept; raise :class:`InvalidRequest` for one that is none."""
+    if not key:
+        return key
+    if SECTIONS[kind] not in KEYS:
+        raise InvalidRequest("Only a provider and a webhook have a key here.", param="key")
     try:
-        key = one_word(wish.key, "it holds") if wish.key else wish.key
+        word = one_word(key, "it holds")
+        if kind == "webhook":
+            secret_bytes(word)
     except ValueError as error:
-        raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
-    return EntryDraft(kind, name, body, key, wish.enabled)
+        words = f"`key` cannot be used: {error}."
+        raise InvalidRequest(words, param="key") from error
+    return word
+
+
+def _signed(entry: StoredEntry) -> StoredEntry:
+    """Return the entry; raise :class:`InvalidRequest` for a webhook that has nothing to sign with.
+
+    One whose secret cannot be read now is left out until it is given anew.
+    """
+    if entry.kind == "webhook" and entry.credential is None and not entry.unreadable:
+        words = "A webhook needs a secret to sign with; give it as `key`."
+        raise InvalidRequest(words, param="key")
+    return entry
 
 
 def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
@@ -275,6 +301,12 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     return _invalid([problem.replace(name, wished) for problem in problems])
 
 
+def _origin(url: str) -> str:
+    """Return an address without its path, which may be what others must not know."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     entry = entry_of(stored)
     return EntryView(
@@ -299,16 +331,19 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
     """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
-        for index, one in enumerate(getattr(loaded.settings, section)):
-            where = loaded.where((section, index))
+        path = PATHS[section]
+        for index, one in enumerate(tables_of(loaded.settings, section)):
+            where = loaded.where((*path, index))
             if where.startswith(_BY_ENTRY):
                 continue
             said = {
                 name: value
                 for name, value in _written(one).items()
-                if not loaded.where((section, index, name)).startswith(_BY_ENTRY)
+                if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
-            has_key = said.pop("key", None) is not None
+            has_key = said.pop(KEYS.get(section, ""), None) is not None
+            if kind == "webhook":
+                said["url"] = _origin(said["url"])
             yield EntryView(
                 id="",
                 kind=kind,

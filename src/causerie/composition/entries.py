@@ -20,6 +20,8 @@ SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
         "catalog_model": "catalog",
         "model": "models",
         "door": "doors",
+        "webhook": "webhooks",
+        "email": "emails",
     }
 )
 
@@ -42,12 +44,19 @@ def checked_with(
     does not hold.
     """
     loaded, credentials = checked(lambda: merged_with(read, stored, text))
-    given = {
+    keys, alerts = _given(stored, loaded, "provider"), _given(stored, loaded, "webhook")
+    return loaded, replace(
+        credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
+    )
+
+
+def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
+    """Return the keys of entries of a kind that are in force, by their names."""
+    return {
         each.name: each.credential
         for each in stored
-        if each.credential is not None and in_force(each, loaded)
+        if each.kind == kind and each.credential is not None and in_force(each, loaded)
     }
-    return loaded, replace(credentials, keys={**credentials.keys, **given})
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:

@@ -170,11 +170,11 @@ def _kind(schema: Any) -> Markup:
     kinds = schema.get("type", "anything")
     words = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind != "null"]
     if words == ["array"]:
-        return Markup("array of ") + _kind(schema["items"]) if "items" in schema else Markup("array")
+        return (
+            Markup("array of ") + _kind(schema["items"]) if "items" in schema else Markup("array")
+        )
     fields = _codes(schema.get("properties", {}))
-    bounds = "".join(
-        f" {word} {schema[name]}" for name, word in _BOUNDS.items() if name in schema
-    )
+    bounds = "".join(f" {word} {schema[name]}" for name, word in _BOUNDS.items() if name in schema)
     said = Markup("{}{}").format(" or ".join(words), bounds)
     return said + Markup(" with ") + fields if fields else said
 

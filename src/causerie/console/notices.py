@@ -53,5 +53,10 @@ NOTICES = MappingProxyType(
         "alias-enabled": "The alias is on again.",
         "alias-disabled": "The alias is off; requests for it are refused.",
         "alias-deleted": "The alias was deleted.",
+        "channel-added": "The channel was added. Send a test to see that it arrives.",
+        "channel-saved": "The channel was changed; it is in force.",
+        "channel-enabled": "The channel is on again.",
+        "channel-disabled": "The channel is off; it gets no alerts.",
+        "channel-deleted": "The channel was deleted, and its secret forgotten.",
     }
 )

@@ -150,8 +150,8 @@ class Edge:
         """Let ``handler`` answer all paths with this first part, like ``/console``.
 
         It answers at the host names of the service that are not a door's own, ``at_doors`` at
-        those too; with an ``address`` at the host name of that alone. ``refuse`` says what it raised, in the way
-        of who comes there.
+        those too; with an ``address`` at the host name of that alone. ``refuse`` says what it
+        raised, in the way of who comes there.
         """
         self._matches = {}
         self._mounts[first] = Mount(handler, refuse, address, at_doors)

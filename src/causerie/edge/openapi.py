@@ -68,9 +68,15 @@ def document(max_messages: int) -> Schema:
                 ),
             ),
             **market_paths(),
-            "/health": _operation("get", _health("showHealth", "health", "It serves; the body says how busy.")),
-            "/health/live": _operation("get", _health("showLiveness", "liveness", "The process lives.")),
-            "/health/ready": _operation("get", _health("showReadiness", "readiness", "A request would be served.")),
+            "/health": _operation(
+                "get", _health("showHealth", "health", "It serves; the body says how busy.")
+            ),
+            "/health/live": _operation(
+                "get", _health("showLiveness", "liveness", "The process lives.")
+            ),
+            "/health/ready": _operation(
+                "get", _health("showReadiness", "readiness", "A request would be served.")
+            ),
             "/metrics": _operation("get", _metrics()),
         },
         "components": {
