@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from edgekit import LOCKED, OPEN, ScriptedPipeline, Statuses, serving
 
 from causerie.access.keys import Caller
+from causerie.composition.docs_page import DocsMount
 from causerie.composition.front_page import FrontPage
 from causerie.edge.application import Edge
 from causerie.edge.doors import DoorTable, MountedDoor
@@ -91,6 +92,7 @@ async def front(*doors: MountedDoor) -> AsyncIterator[Front]:
         return Settings(server=found.server, branding=found.branding, doors=listed, models=())
 
     FrontPage(settings).mount(edge)
+    DocsMount(settings).mount(edge)
     async with serving(edge) as port:
         found.port = port
         yield found

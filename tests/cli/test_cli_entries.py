@@ -30,6 +30,7 @@ name = "filed"
 base_url = "http://127.0.0.1:9/v1"
 """
 HERE = "http://127.0.0.1:8/v1"
+SIGNS = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 DRAFTS = (
     EntryDraft("provider", "north", {"base_url": HERE, "max_concurrent": None}, SECRET),
     EntryDraft("provider", "south-2", {"known": "ollama", "timeouts": {"total": 9.5}}),
@@ -54,6 +55,7 @@ OTHERS = (
     EntryDraft("model", "own", {"price": {"prompt": "3"}, "queue": {"max_waiting": 1}}),
     EntryDraft("door", "hosted", {"limits": {"concurrent": 5}}),
     EntryDraft("door", "more", {"kind": "router", "keys": "accounts"}),
+    EntryDraft("webhook", "pager", {"url": "https://x.example/h", "kinds": ["job"]}, SIGNS),
 )
 
 
@@ -116,20 +118,23 @@ def test_the_round_trip_is_exact(
     shutil.copyfile(sqlite_template, other.folder / "causerie.db")
     assert other.run("import", "entries.toml", "--yes").exit_code == 3, "the key is missing"
     monkeypatch.setenv("NORTH_API_KEY", SECRET)
+    monkeypatch.setenv("PAGER_WEBHOOK_SECRET", "whsec_AAEC")
+    assert "has 3 bytes" in other.run("import", "entries.toml", "--yes").stderr
+    monkeypatch.setenv("PAGER_WEBHOOK_SECRET", SIGNS)
     assert other.run("import", "entries.toml", stdin="n\n").exit_code == 1
     assert "a1" not in other.done("export"), "nobody has agreed"
     result = other.run("import", "entries.toml", stdin="y\n")
-    assert (result.exit_code, result.stderr) == (0, "9 entries written.\n"), result.output
+    assert (result.exit_code, result.stderr) == (0, "10 entries written.\n"), result.output
     assert other.done("export") == text
     monkeypatch.delenv("NORTH_API_KEY")
     result = other.run("import", "entries.toml")
     assert result.stderr == "Nothing to write.\n"
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["same"] * 9
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["same"] * 10
     with sqlite3.connect(other.folder / "causerie.db") as database:
         audit = database.execute("select action, subject from audit").fetchall()
     assert sorted(subject for action, subject in audit if action == "configuration.create") == [
         "alias:a1", "alias:a2", "alias:a3", "catalog_model:us/own", "door:hosted", "door:more",
-        "model:own", "provider:north", "provider:south-2",
+        "model:own", "provider:north", "provider:south-2", "webhook:pager",
     ]  # fmt: skip
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 
 from accountkit import World
 from consolekit import ScriptedServiceView, console_of
 from operationskit import Market, market
-from webhookreceiver import webhook_receiver
+from webhookreceiver import SECRET, webhook_receiver
 
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.people import SYSTEM, Role
 from causerie.alerts.condition import Condition
 from causerie.alerts.message import AlertKind
+from causerie.alerts.signature import secret_bytes
 from causerie.composition.alerting import alert_options
+from causerie.operations.configuring import EntryView
 
 PAGE = "/operator/alerts"
 MARKUP = Condition("provider:north", AlertKind.PROVIDER, "Provider <b>north</b> fails")
@@ -69,6 +73,64 @@ async def test_operators_see_and_test_channels(lite: World, tmp_path: Path) -> N
                 assert (await stranger.post(f"{PAGE}/ops/test")).status == 403
                 assert PAGE not in (await stranger.get("/profile")).text
             assert len(await noted(lite)) == 3
+
+
+async def test_channels_are_added_changed_switched_and_deleted(lite: World, tmp_path: Path) -> None:
+    async with webhook_receiver() as hook, market(lite, tmp_path) as made:
+        service_view = ScriptedServiceView()
+        service_view.operations = made.services
+        async with console_of(lite, service_view=service_view) as place:
+            visitor = await place.visitor_of(await lite.person("operator", operator=True))
+            new = f"{PAGE}/channels/new"
+            typed = {"kind": "webhook", "name": "pager", "url": hook.url, "kinds": "job"}
+            wrong = unescape((await visitor.post(new, typed | {"key": "whsec_short"})).text)
+            assert "cannot be used" in wrong
+            assert "whsec_short" not in wrong
+            shown = (await visitor.post(new, typed)).text
+            [secret] = re.findall(r"whsec_[A-Za-z0-9+/=]{44}", unescape(shown))
+            assert secret_bytes(secret)
+            tested = unescape((await visitor.post(f"{PAGE}/pager/test")).text)
+            assert "refused it with status 401" in tested, "it checks by another secret"
+            assert secret not in tested
+            entry = await of(made, "pager")
+            assert entry.settings == {"name": "pager", "url": hook.url, "kinds": ["job"]}
+            path = f"{PAGE}/channels/{entry.id}"
+            assert secret not in (await visitor.get(path)).text
+            await visitor.post(path, typed | {"version": "1", "key": SECRET, "kinds": "budget"})
+            tested = unescape((await visitor.post(f"{PAGE}/pager/test")).text)
+            assert "took it with status 204" in tested
+            await visitor.post(f"{path}/disable")
+            assert (await visitor.post(f"{PAGE}/pager/test")).status == 404
+            await visitor.post(f"{path}/enable")
+            await visitor.post(path, typed | {"version": "4", "name": "ops"})
+            assert (await of(made, "pager")).name == "pager", "the file has that name"
+            letters = {"kind": "email", "name": "night", "to": "a@example.org, b@example.org"}
+            assert (await visitor.post(new, letters)).status == 303
+            assert (await of(made, "night")).settings["to"] == ["a@example.org", "b@example.org"]
+            await visitor.post(f"{path}/delete")
+            assert "pager" not in made.service.credentials.alerts
+            assert (await visitor.get(path)).status == 404
+            [ops] = [each for each in await every(made) if each.name == "ops"]
+            assert (ops.locked, ops.has_key) == (True, True)
+            assert ops.settings == {"name": "ops", "url": "http://127.0.0.1:9"}
+            member = await place.visitor_of(await lite.person())
+            for try_path in (new, path):
+                assert (await member.post(try_path, typed)).status == 403
+    audit = await lite.projects.audit_of_all(SYSTEM, AuditFilter())
+    actions = [each.action for each in reversed(audit) if each.subject == "webhook:pager"]
+    assert actions == [
+        f"configuration.{word}" for word in ("create", "change", "disable", "enable", "delete")
+    ]
+    assert not any(secret in str(each) or SECRET in str(each) for each in audit)
+
+
+async def every(made: Market) -> Sequence[EntryView]:
+    return await made.services.configuration.every(SYSTEM)
+
+
+async def of(made: Market, name: str) -> EntryView:
+    [found] = [each for each in await every(made) if each.name == name]
+    return found
 
 
 async def noted(world: World) -> list[dict[str, str]]:

@@ -50,6 +50,7 @@ async def asked(path: str, host: str | None, address: str = "", method: str = "G
     edge.replace(DOORS, ScriptedPipeline())
     edge.mount("/console", mounted, address=address)
     edge.mount("/api", mounted)
+    edge.mount("/docs", mounted, at_doors=True)
     headers = {"host": "" if host is None else host}
     return await call(edge, path, method=method, headers=headers)
 

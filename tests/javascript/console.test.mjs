@@ -10,6 +10,7 @@ const { fromFile, toFile, toMarkdown, NoConversations } = await from("files.js")
 const { abilities } = await from("models.js");
 const { check } = await from("schema.js");
 const { snippets } = await from("snippets.js");
+const { codeOf, pathOf } = await from("request_code.js");
 const { Answer, Refused, events, read } = await from("completion.js");
 
 const flat = (pieces) =>
@@ -240,4 +241,19 @@ test("failures are told in the service's words", async () => {
   await assert.rejects(read(broken, new Answer(), () => {}), /Died\./);
   await assert.rejects(read(answered([chunk({ content: "A" })]), new Answer(), () => {}), /broke off/);
   await assert.rejects(read(new Response("<html>", { status: 502 }), new Answer(), () => {}), /status 502/);
+});
+
+test("paths take values, and say which are missing", () => {
+  assert.equal(pathOf("/models/{id}", { id: "a/b c" }, {}), "/models/a/b%20c");
+  assert.equal(pathOf("/models/{id}", { id: "" }, {}), "/models/{id}");
+  assert.equal(pathOf("/models", {}, { q: "a&b", sort: "" }), "/models?q=a%26b");
+});
+
+test("the code of a request that reads", () => {
+  const keyed = codeOf({ url: "http://h/v1/models?q=1", keyed: true });
+  assert.ok(keyed.curl.startsWith("curl 'http://h/v1/models?q=1' "));
+  for (const text of Object.values(keyed)) assert.match(text, /CAUSERIE_API_KEY/);
+  for (const text of Object.values(codeOf({ url: "http://h/health", keyed: false }))) {
+    assert.ok(text.includes("http://h/health") && !text.includes("API_KEY"));
+  }
 });

@@ -55,6 +55,15 @@ def test_models_of_a_file_that_sets_none_stay(tmp_path: Path) -> None:
 
 
 HERE = "http://x.example/v1"
+CHANNELS = """
+[[alerts.webhooks]]
+name = "ops"
+url = "https://ops.example/hook"
+secret = { env = "OPS" }
+[mail]
+host = "mail.example"
+sender = "a@example.org"
+"""
 WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("providers", "filed", {"base_url": HERE}, "causerie.toml:5, which"),
     ("providers", "x", {"base_url": "nowhere"}, "base_url: is"),
@@ -86,6 +95,13 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("doors", "two", {"kind": "endpoint", "prefix": "/console"}, "is in use by the service"),
     ("doors", "two", {"limits": {"concurrent": 1}}, "kind: is missing, and the file has no door"),
     ("doors", "two", {"kind": "router"}, "leads nowhere"),
+    ("webhooks", "ops", {"url": "https://x.example"}, "causerie.toml:16, which wins"),
+    ("webhooks", "x", {"url": "http://x.example"}, "url: begins with `http://`"),
+    ("webhooks", "x", {"url": "https://x.example", "secret": {"env": "S"}}, "secret: only the"),
+    ("webhooks", "x", {"url": "https://x.example", "ca_file": "/x"}, "ca_file: only the file"),
+    ("webhooks", "owners", {"url": "https://x.example"}, "stands for the owners of keys"),
+    ("emails", "ops", {"to": ["a@example.org"]}, '"ops" is taken; names are unique'),
+    ("emails", "x", {"to": ["nobody"]}, "to: is"),
 ]
 
 
@@ -108,11 +124,29 @@ def test_an_entry_that_does_not_hold_is_left_out_with_its_reason(
 ) -> None:
     text = FILE + '[[models]]\nid = "own/model"\nengine = "fake"\n'
     text += '[[models]]\nid = "priced"\nengine = "fake"\nprice = { prompt = "1" }\n'
+    text += CHANNELS
     found = read(tmp_path, [NORTH, entry, CHAT], text)
     assert list(found.left_out) == [entry.key]
     assert words in "; ".join(found.left_out[entry.key])
     assert [one.name for one in found.settings.providers] == ["filed", "north"]
     assert [one.id for one in found.settings.aliases] == ["chat"]
+
+
+def test_channels_of_alerts_are_entries_and_open_no_door(tmp_path: Path) -> None:
+    hook = Entry("webhooks", "pager", {"url": "https://x.example/a", "kinds": ["job"]})
+    letters = Entry("emails", "night", {"to": ["a@example.org"]})
+    found = read(tmp_path, [hook, letters], FILE + CHANNELS)
+    assert found.left_out == {}
+    alerts = found.settings.alerts
+    assert [one.name for one in alerts.webhooks] == ["ops", "pager"]
+    assert [one.kinds for one in alerts.webhooks][1] == ("job",)
+    assert [one.to for one in alerts.emails] == [("a@example.org",)]
+    assert found.where(("alerts", "webhooks", 1, "url")) == 'the entry of webhook "pager"'
+    assert found.settings.doors == read(tmp_path, []).settings.doors
+    lone = read(tmp_path, [letters]).left_out[letters.key]
+    assert "needs `mail.host`" in lone[0]
+    with pytest.raises(SettingsError, match=r"secret.*is missing"):
+        read(tmp_path, [hook], FILE + CHANNELS.partition("secret")[0])
 
 
 def test_what_stands_on_a_broken_entry_is_left_out_too(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 CHANGED = "configuration"
 """The subject under which every process hears of a change."""
 
-EntryKind = Literal["provider", "alias", "catalog_model", "model", "door"]
+EntryKind = Literal["provider", "alias", "catalog_model", "model", "door", "webhook", "email"]
 
 
 @dataclass(frozen=True, slots=True)

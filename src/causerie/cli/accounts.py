@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import typer
@@ -20,14 +20,13 @@ from rich.table import Table
 from causerie.accounts.people import SYSTEM, Project, User
 from causerie.cli.doors import root
 from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.options import settings_in_force
+from causerie.cli.in_force import settings_in_force
 from causerie.cli.terminal import WHOLE_LINES, printable
 from causerie.settings import Settings
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
 
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 T = TypeVar("T")
 
 

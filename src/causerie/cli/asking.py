@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.options import HERE
 from causerie.errors import ServiceError
 from causerie.providers.provider import Provider
 from causerie.settings.environment import CLIENT_KEY
 from causerie.transport.errors import TransportFailed
 
-HERE = "http://127.0.0.1:8000/v1"
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 

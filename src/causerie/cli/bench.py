@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
@@ -16,101 +15,48 @@ from causerie.benchmark.figures import Figures
 from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
 from causerie.chat.separation import Separation
 from causerie.cli.access import Access, KeyOptions, access
-from causerie.cli.asking import HERE, explained, first_model
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import Config, settings_in_force
-from causerie.cli.probe import KeyFile, KeyName, KeyText, Kind
+from causerie.cli.asking import explained, first_model
+from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.runs import line, show, show_compared, watch
 from causerie.cli.terminal import printable
 from causerie.edge.ownership import owned
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
+from causerie.settings import Loaded
 from causerie.transport.client import HttpClient, Reach
 
 _STREAMS = [1, 4, 16]
-_MOST_STREAMS = 1024
 _FIRST_SECONDS = 600.0  # a model may have to be loaded for the first reply
 
 
-Streams = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--streams", "-s", min=1, max=_MOST_STREAMS,
-        help="Replies at a time, several times for several runs.  [default: 1, 4, 16]",
-    ),
-]  # fmt: skip
-Seconds = Annotated[
-    float, typer.Option("--seconds", min=0.1, max=3600, help="How long each run takes.")
-]
-PromptTokens = Annotated[
-    int, typer.Option("--prompt-tokens", min=1, max=1_000_000, help="About so many in a prompt.")
-]
-MaxTokens = Annotated[
-    int, typer.Option("--max-tokens", min=1, max=1_000_000, help="At most so many in a reply.")
-]
-Same = Annotated[
-    bool, typer.Option("--same", help="The same prompt each time, so that prompt caches help.")
-]
-Compare = Annotated[
-    str | None,
-    typer.Option(
-        "--compare", metavar="URL|FILE",
-        help="Another provider, measured in turns, or a file with the output of --json.",
-    ),
-]  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What to compare with (a base URL or a file, or nothing), and in which form it is shown."""
+
+    compare: str | None
+    as_json: bool
 
 
-def bench(
-    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")] = HERE,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
-    ] = None,
-    streams: Streams = None,
-    seconds: Seconds = 10.0,
-    prompt_tokens: PromptTokens = 200,
-    max_tokens: MaxTokens = 128,
-    same: Same = False,
-    key: KeyText = None,
-    key_env: KeyName = None,
-    key_file: KeyFile = None,
-    dialect: Kind = None,
-    compare: Compare = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-    config: Config = None,
+def measure_and_tell(
+    own: tuple[str, Access],
+    asking: BenchPrompt,
+    loaded: Loaded,
+    comparison: Comparison,
+    model: str | None,
+    streams: list[int] | None,
 ) -> None:
-    """Measure how fast a provider answers, with so many replies at a time.
-
-    For each number of streams: tokens per second, the time to the first token, and from one token
-    to the next. Every stream asks anew when its reply has come to its end; each prompt is another
-    one, so that no cache knows it. What the replies cost is for you to pay. Without one of the
-    options for a key it is found as `causerie probe` finds it.
-
-    Another provider to compare with is asked for the same model, and without one for its first.
-
-    **Examples**
-
-    `causerie bench`
-
-    `causerie bench --compare http://127.0.0.1:11434/v1`
-
-    `causerie bench http://gpu:8000/v1 -s 1 -s 32 -s 256 --seconds 30 --max-tokens 500`
-    """
-    with reporting():
-        address = base_url.rstrip("/")
-        loaded = settings_in_force(config, None)
-        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        asking = BenchPrompt(prompt_tokens, max_tokens, same, seconds)
-        notes = Console(stderr=True)
-        runs = [_Run(address, reach, asking, notes)]
-        before = _saved(compare) if compare is not None else None
-        if compare is not None and before is None:
-            other = compare.rstrip("/")
-            runs.append(_Run(other, access(other, loaded, KeyOptions(), None), asking, notes))
-        found, *others = asyncio.run(_in_turns(runs, model, streams or _STREAMS))
-        _tell(found, others[0] if others else before, compare or "", as_json=as_json)
-        if not any(one.replies for one in found):
-            raise CommandFailed("no reply came to its end")
+    """Measure a provider, and another in turns with it, and print what was found."""
+    notes, compare = Console(stderr=True), comparison.compare
+    runs = [_Run(*own, asking, notes)]
+    before = _saved(compare) if compare is not None else None
+    if compare is not None and before is None:
+        other = compare.rstrip("/")
+        runs.append(_Run(other, access(other, loaded, KeyOptions(), None), asking, notes))
+    found, *others = asyncio.run(_in_turns(runs, model, streams or _STREAMS))
+    _tell(found, others[0] if others else before, compare or "", as_json=comparison.as_json)
+    if not any(one.replies for one in found):
+        raise CommandFailed("no reply came to its end")
 
 
 def _tell(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from causerie.cli.exits import reporting
-from causerie.cli.names import library
-from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.in_force import settings_in_force
+from causerie.cli.options import Config, Set
 from causerie.cli.terminal import WHOLE_LINES
 from causerie.composition.app import cached_weights
 from causerie.engines.weights import CachedWeights
@@ -35,33 +33,6 @@ class CachedModel(msgspec.Struct, frozen=True):
     used_at: float | None
     """Seconds since the epoch."""
     path: str
-
-
-def show_list(
-    names: Annotated[
-        bool, typer.Option("--library", help="All short names that can be fetched.")
-    ] = False,
-    config: Config = None,
-    pairs: Set = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-) -> None:
-    """List the weights in the cache: name, size, quantization, last use.
-
-    Each name can be given to `serve`, `run`, `show` and `rm`.
-
-    **Examples**
-
-    `causerie list`
-
-    `causerie list --library` shows what `causerie pull NAME` can fetch
-    """
-    with reporting():
-        known = library()
-        if names:
-            _print(known.models, _library_table(known.models), as_json=as_json)
-        else:
-            rows = _cached(known, config, pairs)
-            _print(rows, _cached_table(rows), as_json=as_json)
 
 
 def _print(rows: Iterable[LibraryModel | CachedModel], table: Table, *, as_json: bool) -> None:

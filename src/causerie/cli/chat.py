@@ -10,21 +10,21 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cached_property, partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 from rich.console import Console
 
 from causerie.chat.separation import Separation
 from causerie.cli.answer_view import AnswerView
-from causerie.cli.asking import HERE, explained, first_model
+from causerie.cli.asking import explained, first_model
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.keyboard import Keyboard
 from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
@@ -35,58 +35,35 @@ from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
 from causerie.transport.client import HttpClient, Reach
 
-Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
-
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
 
-def chat(
-    question: Annotated[
-        str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
-    ] = None,
-    base_url: Annotated[
-        str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
-    ] = HERE,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
-    ] = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
-    tools: Annotated[
-        Path | None,
-        typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
-    ] = None,
-    plain: Plain = False,
-) -> None:
-    """Chat in the terminal, or ask one question.
+@dataclass(frozen=True, slots=True)
+class ChatWishes:
+    """What a conversation is held with."""
 
-    The key for the provider is read from the variable CAUSERIE_API_KEY.
-    Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
+    thinking: bool | None
+    system: str | None
+    tools: Path | None
+    plain: bool
 
-    **Examples**
 
-    `causerie chat`
-
-    `causerie chat "Why is the sky blue?" --no-thinking`
-
-    `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
-    """
-    with reporting(), asyncio.Runner() as runner:
+def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
+    """Ask one question, or talk until the person leaves."""
+    with asyncio.Runner() as runner:
         provider = _provider(base_url)
         try:
-            fields = _fields(thinking, tools)
+            fields = _fields(wishes.thinking, wishes.tools)
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation())
-            says = Conversation(target, name, fields, _text(system) if system else None)
-            talk = _Talk(runner, says, provider, base_url, plain=plain)
+            system = _text(wishes.system) if wishes.system else None
+            says = Conversation(target, name, fields, system)
+            made = _Talk(runner, says, provider, base_url, plain=wishes.plain)
             asked = _asked(question)
             if asked is not None:
-                talk.once(asked)
+                made.once(asked)
             else:
-                talk.at_length(f"{name} at {base_url}")
+                made.at_length(f"{name} at {base_url}")
         finally:
             runner.run(provider.close())
 

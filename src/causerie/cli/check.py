@@ -6,18 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import typer
 
 from causerie.accounts.entry import StoredEntry
-from causerie.cli.database_entries import Database, with_database
-from causerie.cli.doors import door_table
-from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set, settings_in_force
 from causerie.composition.entries import entry_of, reasons
-from causerie.composition.validated import checked
 from causerie.settings import Loaded, Secret
 from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path
@@ -37,41 +32,6 @@ class _Shown:
     def value(self, path: Path) -> bool:
         """Return true if the setting is shown."""
         return self.everything or path in self.origins
-
-
-def check(
-    config: Config = None,
-    pairs: Set = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
-    database: Database = False,
-) -> None:
-    """Check the configuration and show what is set, and where each value comes from.
-
-    With `--all` the defaults are shown too. What is printed is a valid
-    configuration file itself; a table of the doors stands at its end. Secrets
-    are left out. Those in variables and files are looked for, and so are weights
-    that are named by a path; commands that give secrets are not run, and nothing
-    is fetched.
-
-    With `--database` the entries that operators have made are shown too, and on
-    stderr those that are not in force, with the reason.
-
-    **Examples**
-
-    `causerie check`
-
-    `causerie check --config other.toml --quiet && echo fine`
-    """
-    with reporting():
-        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
-        if database:
-            loaded, stored = with_database(config, pairs)
-            _tell_left_out(stored, loaded)
-        for name in loaded.ignored:
-            typer.echo(f"causerie: the variable {name} sets nothing", err=True)
-        if not quiet:
-            typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))
 
 
 def _tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from causerie.accounts.entry import StoredEntry
 from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.options import settings_in_force
+from causerie.cli.in_force import settings_in_force
 from causerie.composition.entries import merged_with
 from causerie.settings import Loaded
 from causerie.settings.addresses import has_accounts
@@ -25,10 +23,7 @@ from causerie.settings.entries import Entry, ReadWith
 if TYPE_CHECKING:
     from causerie.accounts.entries import Entries
 
-Database = Annotated[
-    bool,
-    typer.Option("--database", help="With the entries that the database of accounts holds."),
-]
+
 T = TypeVar("T")
 
 

@@ -16,11 +16,6 @@ from enum import IntEnum
 
 import typer
 
-from causerie.composition.startup import CannotStart
-from causerie.engines.weights.errors import BadLibrary, BadReference, WeightsError
-from causerie.errors import ServiceError
-from causerie.settings import SettingsError
-
 
 class ExitCode(IntEnum):
     """Exit code that the shell receives."""
@@ -48,16 +43,28 @@ def reporting() -> Iterator[None]:
         yield
     except CommandFailed as error:
         raise _ended(str(error), error.code) from error
-    except (SettingsError, BadLibrary) as error:
-        raise _ended(str(error), ExitCode.CONFIGURATION) from error
-    except BadReference as error:
-        raise _ended(str(error), ExitCode.USAGE) from error
-    except WeightsError as error:
-        raise _ended(str(error), ExitCode.NETWORK) from error
-    except (ServiceError, CannotStart) as error:
-        raise _ended(str(error), ExitCode.FAILURE) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error
+    except Exception as error:
+        if (code := _code_of(error)) is None:
+            raise
+        raise _ended(str(error), code) from error
+
+
+def _code_of(error: Exception) -> ExitCode | None:
+    """Return the code of a failure that a person can do something about; import what may fail."""
+    from causerie.composition.startup import CannotStart  # noqa: PLC0415 - a second, when one fails
+    from causerie.engines.weights import errors as weights  # noqa: PLC0415
+    from causerie.errors import ServiceError  # noqa: PLC0415
+    from causerie.settings import SettingsError  # noqa: PLC0415
+
+    if isinstance(error, (SettingsError, weights.BadLibrary)):
+        return ExitCode.CONFIGURATION
+    if isinstance(error, weights.BadReference):
+        return ExitCode.USAGE
+    if isinstance(error, weights.WeightsError):
+        return ExitCode.NETWORK
+    return ExitCode.FAILURE if isinstance(error, (ServiceError, CannotStart)) else None
 
 
 def _ended(message: str, code: ExitCode) -> typer.Exit:

@@ -4,52 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from causerie.accounts.entry import StoredEntry
-from causerie.cli.database_entries import with_database
-from causerie.cli.exits import reporting
-from causerie.cli.import_config import write
-from causerie.cli.options import Config, Set
 from causerie.composition.entries import SECTIONS, entry_of, reasons
 from causerie.settings import Loaded
 from causerie.settings.edit import by_hand
 from causerie.settings.entries import Entry, EntryKey, without_switched_off
-from causerie.settings.entry_rules import NAMES
+from causerie.settings.entry_rules import KEYS, NAMES, PATHS
 
 _HEAD = """\
 # Entries of the configuration in the database, by `causerie export`.
 # `causerie import FILE` reads them into another database. Keys stay where they are: each is
 # named by a variable here, which has to be set for the import.
 """
-
-
-def export_config(
-    output: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="File to write. Unset: stdout.")
-    ] = None,
-    config: Config = None,
-    pairs: Set = None,
-) -> None:
-    """Write the entries of the configuration that the database holds, as a file.
-
-    Entries that are switched off, or do not hold, are comments in it. Keys are
-    never written. A file that exists is never written over.
-
-    **Examples**
-
-    `causerie export entries.toml`
-    """
-    with reporting():
-        loaded, stored = with_database(config, pairs)
-        text = exported(stored, loaded)
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            write(output, text)
 
 
 def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
@@ -76,16 +44,18 @@ def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) 
     values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:
-        values["key"] = {"env": variable(stored.name)}
-        remarks["key"] = "the key itself stays in the database"
-    for line in by_hand((entry.section,), _without_null(values), remarks).split("\n"):
+        label = KEYS[entry.section]
+        values[label] = {"env": variable(stored.name, label)}
+        remarks[label] = f"the {label} itself stays in the database"
+    for line in by_hand(PATHS[entry.section], _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 
-def variable(provider: str) -> str:
-    """Return the variable that the file names for the key of a provider."""
-    word = re.sub(r"[^A-Z0-9]+", "_", provider.upper())
-    return f"_{word}_API_KEY" if word[:1].isdigit() else f"{word}_API_KEY"
+def variable(name: str, label: str = "key") -> str:
+    """Return the variable that the file names for the key of a provider, or a webhook's secret."""
+    word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
+    ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
+    return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
 
 
 def _without_null(value: Any) -> Any:

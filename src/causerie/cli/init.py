@@ -6,14 +6,16 @@ import difflib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import typer
 
 from causerie.cli.cached import size_text
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.commands.init import Kind
+from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.names import library, ref_of
-from causerie.cli.serve import Context, context_of, id_of
+from causerie.cli.options import context_of
+from causerie.cli.serve import id_of
 from causerie.cli.starter import (
     EVERY_MODEL,
     RemoteModels,
@@ -27,7 +29,6 @@ from causerie.providers.known import KNOWN_PROVIDERS, KnownProvider
 from causerie.settings import load
 from causerie.settings.load import FILE_NAME
 
-Kind = Literal["model", "gateway", "team"]
 _Value = TypeVar("_Value")
 _DEFAULT_MODEL = "smollm2:135m"
 _KINDS = """What do you want to set up?
@@ -38,53 +39,27 @@ _KINDS = """What do you want to set up?
 """
 
 
-def init(
-    kind: Annotated[
-        Kind | None, typer.Option("--kind", help="What to set up; without it, you are asked.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", help="A short name or reference; of a provider, one of its models."
-        ),
-    ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", help="A known provider, like `openai`.")
-    ] = None,
-    context: Context = None,
-    config: Annotated[Path, typer.Option("--config", "-c", help="File to write.")] = Path(
-        FILE_NAME
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+def write_configuration(
+    config: Path,
+    kind: Kind,
+    model: str | None,
+    provider: str | None,
+    context: str | int | None,
+    *,
+    asks: bool,
 ) -> None:
-    """Write a first configuration, with comments.
-
-    Asks three questions. With `--kind` it asks none: options that are absent
-    have defaults, but a gateway and a team need `--provider`.
-
-    **Examples**
-
-    `causerie init`
-
-    `causerie init --kind model --model qwen3:4b`
-
-    `causerie init --kind team --provider openai`
-    """
-    with reporting():
-        _may_write(config, force)
-        asks = kind is None
-        kind = kind or _chosen_kind()
-        if kind == "model":
-            if provider is not None:
-                raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-            _write(config, model_file(_own(model, context, asks)))
-            _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
-            return
-        if context is not None:
-            raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
-        remote = _remote(provider, model, asks)
-        _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-        _tell(config, _remote_commands(config, remote))
+    """Write the file of this kind, and print the commands that come next; ``asks`` for the rest."""
+    if kind == "model":
+        if provider is not None:
+            raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
+        _write(config, model_file(_own(model, context, asks)))
+        _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
+        return
+    if context is not None:
+        raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
+    remote = _remote(provider, model, asks)
+    _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
+    _tell(config, _remote_commands(config, remote))
 
 
 def _may_write(file: Path, force: bool) -> None:

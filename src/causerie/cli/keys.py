@@ -4,179 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from causerie.accounts.issuing import GRACE, KeyDraft, NewKey
+from causerie.accounts.issuing import KeyDraft, NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.people import SYSTEM
-from causerie.cli.accounts import AsJson, as_json, day, table, the_project, with_accounts
+from causerie.cli.accounts import as_json, day, table, with_accounts
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import KeyView, NewKeyView
+from causerie.settings import Settings
 from causerie.settings.addresses import door_addresses, names
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="markdown", help="Keys of projects, in the database."
-)
-Named = Annotated[str, typer.Argument(metavar="PROJECT", help="Its id, or its name.")]
-Which = Annotated[str, typer.Argument(metavar="KEY", help="Its public part, like ck_5RkT0yQzAbCd.")]
-_LONGEST = 36_500
+
+def drafted(
+    name: str,
+    lasts: timedelta | None,
+    doors: Sequence[str] | None,
+    models: Sequence[str] | None,
+    *,
+    management: bool,
+) -> KeyDraft:
+    """Return the key that is wanted; without doors or models it may use all."""
+    return KeyDraft(
+        name=name,
+        purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
+        expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+        doors=frozenset(doors) if doors else None,
+        models=frozenset(models) if models else None,
+    )
 
 
-@app.command("create")
-def create(
-    project: Named,
-    name: Annotated[str, typer.Option("--name", help="Its name.")] = "command line",
-    management: Annotated[
-        bool, typer.Option("--management", help="For the management API, not for requests.")
-    ] = False,
-    days: Annotated[
-        int | None, typer.Option("--days", min=1, max=_LONGEST, help="How long it works.")
-    ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--model", help="A model it may use; else all.")
-    ] = None,
-    doors: Annotated[
-        list[str] | None, typer.Option("--door", help="A door it may use; else all.")
-    ] = None,
-    config: Config = None,
-    pairs: Set = None,
-    json: AsJson = False,
-) -> None:
-    """Create a key of a project. It is shown once.
-
-    **Examples**
-
-    `causerie keys create rockets --name "build bot" --days 30 --model small`
-
-    `causerie keys create rockets --management`
-    """
-    with reporting():
-        now = datetime.now(UTC)
-        draft = KeyDraft(
-            name=name,
-            purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
-            expires_at=None if days is None else now + timedelta(days=days),
-            doors=frozenset(doors) if doors else None,
-            models=frozenset(models) if models else None,
-        )
-
-        async def make(accounts: Accounts) -> NewKey:
-            found = await the_project(accounts, project)
-            return await accounts.keys.create(SYSTEM, found.id, draft)
-
-        settings, made = with_accounts(config, pairs, make)
-        _show_new(made, json)
-        _warn("model", draft.models, names(settings))
-        _warn(
-            "door",
-            draft.doors,
-            [door_address.door.name for door_address in door_addresses(settings)],
-        )
-
-
-@app.command("list")
-def list_keys(
-    project: Annotated[
-        str | None, typer.Argument(metavar="[PROJECT]", help="Its id, or its name; else all.")
-    ] = None,
-    config: Config = None,
-    pairs: Set = None,
-    json: AsJson = False,
-) -> None:
-    """List keys, never their secrets.
-
-    **Examples**
-
-    `causerie keys list rockets`
-    """
-    with reporting():
-
-        async def find(accounts: Accounts) -> list[tuple[str, ApiKey]]:
-            projects = await accounts.projects.every(SYSTEM)
-            if project is not None:
-                projects = [await the_project(accounts, project)]
-            return [
-                (each.name, key)
-                for each in projects
-                for key in await accounts.keys.of(SYSTEM, each.id)
-            ]
-
-        _, found = with_accounts(config, pairs, find)
-        if json:
-            now = datetime.now(UTC)
-            as_json([KeyView.of(key, now) for _, key in found])
-        else:
-            _show(found)
-
-
-@app.command("rotate")
-def rotate(
-    which: Which,
-    grace: Annotated[
-        int, typer.Option("--grace", min=0, max=720, help="Hours that the old secret goes on.")
-    ] = int(GRACE.total_seconds()) // 3600,
-    config: Config = None,
-    pairs: Set = None,
-    json: AsJson = False,
-) -> None:
-    """Give a key a new secret. It is shown once.
-
-    **Examples**
-
-    `causerie keys rotate ck_5RkT0yQzAbCd --grace 0`
-    """
-    with reporting():
-
-        async def turn(accounts: Accounts) -> NewKey:
-            return await accounts.keys.rotate(SYSTEM, which, timedelta(hours=grace))
-
-        _, made = with_accounts(config, pairs, turn)
-        _show_new(made, json)
-
-
-@app.command("disable")
-def disable(which: Which, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Stop a key, within a second, also in a service that runs.
-
-    **Examples**
-
-    `causerie keys disable ck_5RkT0yQzAbCd`
-    """
-    _change(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
-
-
-@app.command("enable")
-def enable(which: Which, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Let a key work again.
-
-    **Examples**
-
-    `causerie keys enable ck_5RkT0yQzAbCd`
-    """
-    _change(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
-
-
-@app.command("delete")
-def delete(which: Which, config: Config = None, pairs: Set = None) -> None:
-    """End a key for good. Its usage stays.
-
-    **Examples**
-
-    `causerie keys delete ck_5RkT0yQzAbCd`
-    """
-    with reporting():
-
-        async def end(accounts: Accounts) -> None:
-            await accounts.keys.delete(SYSTEM, which)
-
-        _ = with_accounts(config, pairs, end)
-        typer.echo(f"{which} is deleted.", err=True)
+def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
+    """Name models and doors on stderr that a key may use, and that there are not."""
+    _warn("model", draft.models, names(settings))
+    _warn("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
 def _change(

@@ -5,18 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from causerie.cli.cached import size_text
-from causerie.cli.database_entries import Database, with_database
-from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set, settings_in_force
-from causerie.cli.terminal import WHOLE_LINES
 from causerie.composition.app import cached_weights, weights_here
 from causerie.settings import Settings
 
@@ -30,29 +23,6 @@ class ModelLine:
     engine: str | None
     bytes: int | None
     path: str | None
-
-
-def models(
-    config: Config = None,
-    pairs: Set = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-    database: Database = False,
-) -> None:
-    """List the configured models, and the weights in the cache.
-
-    **Examples**
-
-    `causerie models`
-
-    `causerie models --json`
-    """
-    with reporting():
-        found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
-        rows = asyncio.run(listed(found.settings))
-        if as_json:
-            typer.echo(msgspec.json.encode(rows))
-        else:
-            _show(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))
 
 
 async def listed(settings: Settings) -> list[ModelLine]:

@@ -1,18 +1,13 @@
-"""Options that several commands take, and how they become settings."""
+"""Options that several commands take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.settings import Loaded, load
-from causerie.settings.entries import Entry
-from causerie.settings.load import Override
-
+HERE = "http://127.0.0.1:8000/v1"  # where `causerie serve` answers
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -25,8 +20,6 @@ Set = Annotated[
         "--set", metavar="KEY=VALUE", help="Set one setting, like `engines.memory_budget=6GiB`."
     ),
 ]
-
-
 Engine = Annotated[
     Literal["llamacpp", "openvino", "vllm"] | None,
     typer.Option(
@@ -34,29 +27,39 @@ Engine = Annotated[
         help="llamacpp and openvino load a GGUF file, vllm a model folder. [default: llamacpp]",
     ),
 ]
+Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
+Database = Annotated[
+    bool,
+    typer.Option("--database", help="With the entries that the database of accounts holds."),
+]
+KeyText = Annotated[str | None, typer.Option("--key", help="The key; others may see it.")]
+KeyName = Annotated[
+    str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
+]
+KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
-def settings_in_force(
-    config: Path | None,
-    pairs: list[str] | None,
-    *more: Override,
-    text: str | None = None,
-    entries: Sequence[Entry] = (),
-) -> Loaded:
-    """File (or its ``text``), variables and flags put together. Raises :class:`SettingsError`."""
-    overrides = [_override(pair) for pair in pairs or ()]
-    return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
+def context_of(text: str) -> str | int:
+    """Return the number of tokens, or `auto`."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number of tokens nor `auto`") from None
 
 
-def flag(name: str, key: str, value: object) -> list[Override]:
-    """The override of a flag that was given."""
-    return [] if value is None else [Override(key, value, name)]
-
-
-def _override(pair: str) -> Override:
-    key, equals, value = pair.partition("=")
-    if not equals:
-        raise CommandFailed(
-            f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}", ExitCode.USAGE
-        )
-    return Override(key.strip(), value.strip(), "--set")
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        parser=context_of,
+        metavar="TOKENS",
+        help="Tokens of prompt and output of one request; `auto` takes what fits.",
+    ),
+]

@@ -7,16 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
-from causerie.cli.access import Access, KeyOptions, access
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.access import Access
+from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.matrix import ProbeProgress, show
-from causerie.cli.options import Config, settings_in_force
 from causerie.composition.provider_file import CannotWrite, NewProvider, write_entries
 from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
 from causerie.probe.asker import ProbeBounds, ProbeClient
@@ -30,94 +28,11 @@ from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
 from causerie.providers.dialect import CHAT, Dialect
 from causerie.providers.dialects import GENERIC
+from causerie.settings import Loaded
 from causerie.settings.load import FILE_NAME
 
 _WHOLE_SECONDS = 1800.0
 _QUICK_SECONDS = 60.0
-
-Seconds = Annotated[
-    float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
-]
-Total = Annotated[
-    float | None,
-    typer.Option(
-        "--total-seconds",
-        min=1,
-        help="Time limit for all of a model's questions. [default: 1800; with --quick 60]",
-    ),
-]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="Ask only what usual clients need, for at most a minute.")
-]
-
-Models = Annotated[
-    list[str] | None,
-    typer.Option("--model", "-m", help="Model id, several times for several models."),
-]
-KeyText = Annotated[str | None, typer.Option("--key", help="The key; others may see it.")]
-KeyName = Annotated[
-    str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
-]
-KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
-Kind = Annotated[
-    str | None,
-    typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
-]
-Write = Annotated[
-    bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
-]
-
-
-def probe(
-    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")],
-    models: Models = None,
-    key: KeyText = None,
-    key_env: KeyName = None,
-    key_file: KeyFile = None,
-    dialect: Kind = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
-    write: Write = False,
-    config: Config = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
-    quick: Quick = False,
-    seconds: Seconds = 60.0,
-    total_seconds: Total = None,
-) -> None:
-    """Ask a provider small questions and show what it really does.
-
-    One question for each rule of the interface and each parameter; an effect counts, not that
-    a request was accepted. Without `--model`, the first model that the provider lists is asked.
-    Without one of the options for a key, the key is that of the provider with this address in
-    the configuration, else the variable CAUSERIE_API_KEY is read.
-
-    **Examples**
-
-    `causerie probe http://gpu:8000/v1`
-
-    `causerie probe http://127.0.0.1:8000/v1 --quick`
-
-    `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
-    """
-    with reporting():
-        if quick and write:
-            raise CommandFailed("--write needs every answer, not those of --quick", ExitCode.USAGE)
-        loaded = settings_in_force(config, None)
-        address = base_url.rstrip("/")
-        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        _check_api(reach.dialect)
-        total = total_seconds or (_QUICK_SECONDS if quick else _WHOLE_SECONDS)
-        bounds = ProbeBounds(seconds)
-        plan = _Plan(address, tuple(models or ()), reach, bounds, total, yes, quick)
-        notes = Console(stderr=True)
-        run = _Run(plan, notes)
-        interviews = asyncio.run(run.interviews())
-        if as_json:
-            typer.echo(msgspec.json.encode([one.report(address) for one in interviews]))
-        for one in interviews if not as_json else ():
-            show(Console(), one.entry, one.findings)
-        if write:
-            file = loaded.file or Path(FILE_NAME)
-            _write(file, NewProvider(address, reach.place, run.dialect), interviews, notes)
 
 
 def _check_api(dialect: Dialect | None) -> None:
@@ -227,6 +142,21 @@ class _Run:
 
     def _say(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def ask_and_tell(plan: _Plan, loaded: Loaded, *, as_json: bool, write: bool) -> None:
+    """Ask the models of the plan, print what they do, and write it into the configuration."""
+    notes = Console(stderr=True)
+    run = _Run(plan, notes)
+    interviews = asyncio.run(run.interviews())
+    if as_json:
+        typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
+    for one in interviews if not as_json else ():
+        show(Console(), one.entry, one.findings)
+    if write:
+        file = loaded.file or Path(FILE_NAME)
+        provider = NewProvider(plan.base_url, plan.access.place, run.dialect)
+        _write(file, provider, interviews, notes)
 
 
 def _write(

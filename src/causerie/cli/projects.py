@@ -2,73 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from causerie.accounts.people import SYSTEM, Project
-from causerie.cli.accounts import AsJson, as_json, day, table, the_user, with_accounts
-from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set
-from causerie.management.views import ProjectView
+from causerie.accounts.people import Project
+from causerie.cli.accounts import day, table
 
 if TYPE_CHECKING:
-    from causerie.accounts.accounts import Accounts
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="What keys, members and usage belong to.",
-)
-
-
-@app.command("create")
-def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
-    owner: Annotated[
-        str | None, typer.Option("--owner", metavar="USER", help="Address or id of its owner.")
-    ] = None,
-    config: Config = None,
-    pairs: Set = None,
-    json: AsJson = False,
-) -> None:
-    """Make a project.
-
-    **Examples**
-
-    `causerie projects create rockets --owner ann@example.org`
-    """
-    with reporting():
-
-        async def make(accounts: Accounts) -> Project:
-            id = None if owner is None else (await the_user(accounts, owner)).id
-            return await accounts.projects.create(SYSTEM, name, owner=id)
-
-        _, made = with_accounts(config, pairs, make)
-        if json:
-            as_json(ProjectView.of(made))
-        else:
-            _show([made])
-
-
-@app.command("list")
-def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """List all projects.
-
-    **Examples**
-
-    `causerie projects list`
-    """
-    with reporting():
-
-        async def find(accounts: Accounts) -> list[Project]:
-            return [*await accounts.projects.every(SYSTEM)]
-
-        _, found = with_accounts(config, pairs, find)
-        if json:
-            as_json([ProjectView.of(each) for each in found])
-        else:
-            _show(found)
+    pass
 
 
 def _show(projects: list[Project]) -> None:

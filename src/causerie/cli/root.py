@@ -17,7 +17,7 @@ import causerie
 
 
 class CommandEntry(NamedTuple):
-    """One command: its module in this package, what there is the command, and its summary.
+    """One command: its module in ``commands``, what there is the command, and its summary.
 
     ``function`` names a function, or the Typer application of a group.
     """
@@ -103,7 +103,7 @@ class _CommandsOnDemand(TyperGroup):
 def loaded(name: str) -> Any:
     """Return a command with its options, as Typer makes it; import its module."""
     command = COMMANDS[name]
-    found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
+    found = getattr(import_module(f"causerie.cli.commands.{command.module}"), command.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
     if isinstance(found, typer.Typer):
         alone.add_typer(found, name=name)

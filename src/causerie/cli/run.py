@@ -7,17 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
 from rich.console import Console
 
 from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.chat import Plain, chat
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library
-from causerie.cli.options import Config, Set, settings_in_force
-from causerie.cli.serve import Context, chosen_models, with_options
+from causerie.cli.options import Config, Context, Set
+from causerie.cli.serve import chosen_models, with_options
 from causerie.cli.services import services
 from causerie.cli.stderr import heedless
 from causerie.composition.alongside import Address, serving_alongside
@@ -25,40 +24,6 @@ from causerie.logging.setup import configure
 from causerie.settings import Loaded, ModelSettings, ServerSettings, Settings
 
 _LOCAL = ServerSettings(host="127.0.0.1", port=0)
-
-
-def run(
-    name: Annotated[
-        str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
-    ],
-    prompt: Annotated[
-        str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
-    ] = None,
-    context: Context = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
-    plain: Plain = False,
-    config: Config = None,
-    pairs: Set = None,
-) -> None:
-    """Chat with a model on this machine, or ask one question.
-
-    A running service that has the model answers. Otherwise the model is
-    fetched if needed, and loaded for as long as the command runs.
-
-    **Examples**
-
-    `causerie run qwen3:0.6b`
-
-    `causerie run smollm2 "Why is the sky blue?"`
-
-    `git diff | causerie run qwen3:4b --system "Write a commit message."`
-    """
-    with reporting(), _answering(name, context, config, pairs) as (base_url, model):
-        chat(prompt, base_url=base_url, model=model, thinking=thinking, system=system, plain=plain)
 
 
 @contextmanager

@@ -4,126 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 from rich.console import Console
 
 from causerie.cli import loop
 from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
-from causerie.cli.options import Config, Engine, Set, flag, settings_in_force
+from causerie.cli.options import Engine
 from causerie.cli.stderr import heedless
 from causerie.composition.app import run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
+from causerie.settings.addresses import has_accounts
 from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
 
-Ref = Annotated[
-    str | None,
-    typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path."),
-]
-Id = Annotated[
-    str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
-]
-Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
-Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")]
-Keys = Annotated[
-    str | None, typer.Option("--keys", help="`off`, `accounts`, or digests from `causerie key`.")
-]
 
-
-def context_of(text: str) -> str | int:
-    """Return the number of tokens, or `auto`."""
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a number of tokens nor `auto`") from None
-
-
-Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        parser=context_of,
-        metavar="TOKENS",
-        help="Tokens of prompt and output of one request; `auto` takes what fits.",
-    ),
-]
-Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
-Workers = Annotated[
-    str | None,
-    typer.Option("--workers", help="Processes that answer for providers; `auto`: one per core."),
-]
-GpuLayers = Annotated[
-    int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
-]
-
-
-def serve(
-    ref: Ref = None,
-    engine: Engine = None,
-    id: Id = None,
-    model: Only = None,
-    host: Host = None,
-    port: Port = None,
-    keys: Keys = None,
-    context: Context = None,
-    parallel: Parallel = None,
-    threads: Threads = None,
-    gpu_layers: GpuLayers = None,
-    workers: Workers = None,
-    config: Config = None,
-    pairs: Set = None,
-) -> None:
-    """Serve a model: fetch it if needed, load it, answer.
-
-    Without REF and without a configuration file, a small default model
-    (98 MB) is served on http://127.0.0.1:8000/v1.
-
-    **Examples**
-
-    `causerie serve`
-
-    `causerie serve qwen3:4b --port 9000`
-
-    `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
-
-    `causerie serve --config causerie.toml --model small`
-    """
-    with reporting():
-        flags = flag("--host", "server.host", host) + flag("--port", "server.port", port)
-        flags += flag("--keys", "server.keys", keys) + flag("--workers", "server.workers", workers)
-        options = {
-            "context": context,
-            "parallel": parallel,
-            "threads": threads,
-            "gpu_layers": gpu_layers,
-        }
-
-        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
-            return with_options(chosen_models(settings, ref, id, model, engine), options)
-
-        read = partial(_read, config, pairs, flags, choose)
-        loaded, _ = checked(read, commands=False)
-        with heedless():
-            configure(loaded.settings.logging.level, loaded.settings.logging.format)
-            announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-            loop.run(run_service(loaded, _again(read), announcer))
+def serve_until_stopped(read: ReadWith) -> None:
+    """Serve by the settings that ``read`` gives, and tell on the terminal how it goes."""
+    loaded, _ = checked(lambda: read((), None), commands=False)
+    with heedless():
+        configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
+        loop.run(run_service(loaded, _again(read), announcer))
 
 
 def _read(
@@ -131,15 +41,17 @@ def _read(
     pairs: list[str] | None,
     flags: list[Override],
     choose: Callable[[Settings], tuple[ModelSettings, ...]],
+    chosen: frozenset[str],
     entries: Sequence[Entry] = (),
     text: str | None = None,
 ) -> Loaded:
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:
-        return loaded
+        return replace(loaded, chosen=chosen)
     override = Override("models", msgspec.to_builtins(models), "the command line")
-    return settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
+    loaded = settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
+    return replace(loaded, chosen=chosen)
 
 
 def _again(read: ReadWith) -> ReadWith:
@@ -181,7 +93,7 @@ def chosen_models(
 
 def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     missing = sorted(set(only) - {model.id for model in settings.models})
-    if missing:
+    if missing and not has_accounts(settings):  # with accounts the database may have it
         known = ", ".join(model.id for model in settings.models)
         raise CommandFailed(
             f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from causerie.cli.cached import size_text
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.names import library, same_weights
-from causerie.cli.terminal import WHOLE_LINES
 from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
 from causerie.composition.service_facts import RunningModel, ServiceFacts
 from causerie.engines.weights.errors import BadReference
@@ -64,58 +59,6 @@ def services() -> Sequence[Service]:
         except ControlFailed as error:
             typer.echo(f"causerie: of the process {one.pid}, {error}", err=True)
     return found
-
-
-def ps(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-) -> None:
-    """Show the running services of this user, and their models.
-
-    CONTEXT is in force for one request, prompt and output together. MEMORY is
-    what a model has now, AT MOST an estimate of what it may take. Below a pool
-    stand its servers.
-
-    **Examples**
-
-    `causerie ps`
-
-    `causerie ps --json`
-    """
-    with reporting():
-        found = services()
-        if as_json:
-            typer.echo(msgspec.json.encode([one.facts for one in found]))
-            return
-        console = Console(highlight=False, soft_wrap=True, width=WHOLE_LINES)
-        console.print(_table(found, library()), markup=False)
-
-
-def stop(
-    name: Annotated[
-        str | None, typer.Argument(help="Id, short name or reference of its model.")
-    ] = None,
-    pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
-) -> None:
-    """Stop a running service, as Ctrl-C does: running answers may finish.
-
-    Without NAME it is the only one. A service with further models is stopped
-    by `--pid` only.
-
-    **Examples**
-
-    `causerie stop`
-
-    `causerie stop qwen3:4b`
-    """
-    with reporting():
-        chosen = _chosen(services(), name, pid)
-        try:
-            _ = asked(chosen.socket.path, "stop", ServiceFacts, _SECONDS)
-        except ControlFailed as error:
-            raise CommandFailed(str(error)) from error
-        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-            time.sleep(_LOOK_SECONDS)
-        typer.echo(f"Stopped {chosen.facts.address}.")
 
 
 def _chosen(found: Sequence[Service], name: str | None, pid: int | None) -> Service:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import detect
 from causerie.cli.cached import size_text
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
-from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.options import Config, Set
 from causerie.composition.app import weights_here
 from causerie.engines.llamacpp import cpu
 from causerie.engines.llamacpp.fit import free_now
@@ -31,32 +30,6 @@ from causerie.engines.weights.quantization import of_file_name, of_file_type
 from causerie.settings import ModelSettings
 
 Facts = dict[str, object]
-
-
-def show(
-    name: Annotated[str, typer.Argument(help="A short name, a reference, or a path.")],
-    config: Config = None,
-    pairs: Set = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Show facts of a model, and how it would run on this machine.
-
-    Most facts are read from the file, so they need a model that is fetched.
-
-    **Examples**
-
-    `causerie show smollm2`
-
-    `causerie show ./model.gguf --json`
-    """
-    with reporting():
-        facts = _facts(name, config, pairs)
-        if as_json:
-            typer.echo(msgspec.json.encode(facts))
-            return
-        width = max(map(len, facts))
-        for key, value in facts.items():
-            typer.echo(f"{key.replace('_', ' '):<{width}}  {_text(key, value)}")
 
 
 def _facts(name: str, config: Config, pairs: Set) -> Facts:

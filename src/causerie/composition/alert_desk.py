@@ -20,6 +20,7 @@ from causerie.operations.alerts import (
     ChannelTest,
 )
 from causerie.settings import Settings
+from causerie.settings.alerts import ALERT_NAMES
 
 _SHOWN = 50
 
@@ -36,6 +37,7 @@ class LiveAlerts:
         await self._operating.see_alerts(actor)
         book, settings = self._parts.alerting.center.book, self._parts.settings
         return AlertsView(
+            kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
             alerts=tuple(_alert(each) for each in (await book.alerts())[:_SHOWN]),

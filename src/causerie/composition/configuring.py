@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from causerie.accounts.entries import Entries, EntryChange, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
+from causerie.alerts.signature import secret_bytes
 from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
@@ -30,7 +33,7 @@ from causerie.settings import (
     TimeoutSettings,
 )
 from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entry_rules import NAMES
+from causerie.settings.entry_rules import KEYS, NAMES, PATHS, tables_of
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
@@ -63,7 +66,7 @@ class LiveConfiguration:
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         """A new one, in force when this returns."""
         await self._entries.may_change(actor)
-        made = self._entries.drafted(actor, _draft(kind, wish))
+        made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
         async with self._turn:
             await self._check([*await self._entries.every(), made], made)
             await self._entries.add(actor, made)
@@ -95,7 +98,9 @@ class LiveConfiguration:
             gone = _one(stored, id)
             await self._check([each for each in stored if each.id != id])
             await self._entries.remove(actor, gone)
-            await self._configuration().reload()
+            outcome = await self._configuration().reload()
+            if not outcome.applied:
+                raise _invalid(outcome.problems)
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         """Several changes, checked together: all are in force when this returns, or none."""
@@ -119,7 +124,7 @@ class LiveConfiguration:
             return EntryChange(before, None)
         if before is None:
             made = self._entries.drafted(actor, _draft(step.kind, step.wish))
-            return EntryChange(None, made)
+            return EntryChange(None, _signed(made))
         return EntryChange(before, self._after(actor, before, step.wish))
 
     def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
@@ -127,7 +132,7 @@ class LiveConfiguration:
             raise meanwhile()
         after = self._entries.changed(actor, before, _draft(before.kind, wish))
         _keep_the_key(before, after, wish)
-        return after
+        return _signed(after)
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         """Return what a provider that is in force lists now; raises :class:`NotFound`."""
@@ -142,13 +147,35 @@ class LiveConfiguration:
     ) -> Trial:
         """Try a provider that is not kept, or with an ``entry`` that one as it is."""
         await self._entries.may_change(actor)
+        with self._one_of_few():
+            return await self._tried(actor, settings, key, model, entry)
+
+    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
+        """Try a provider of the file, with its key; raises :class:`NotFound`."""
+        await self._entries.may_change(actor)
+        settings, credentials = self._parts.settings, self._parts.credentials
+        found = [one for one in settings.providers if one.name == provider]
+        if not found:
+            raise NotFound("No provider of this name is in force.", code="not_found")
+        with self._one_of_few():
+            outcome = await _trial(found[0], credentials, model)
+        await self._note(actor, found[0], outcome)
+        return outcome
+
+    @contextmanager
+    def _one_of_few(self) -> Iterator[None]:
         if self._trials >= _TRIALS_AT_ONCE:
             raise Overloaded("Other providers are being tried; try again in a moment.")
         self._trials += 1
         try:
-            return await self._tried(actor, settings, key, model, entry)
+            yield
         finally:
             self._trials -= 1
+
+    async def _note(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+        steps = (outcome.listing, outcome.completion, outcome.stream)
+        good = all(step is not None and step.ok for step in steps)
+        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
 
     async def _tried(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
@@ -164,10 +191,9 @@ class LiveConfiguration:
         except InvalidRequest as failure:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-        outcome = await _trial(one, tried.credential or "", model)
-        steps = (outcome.listing, outcome.completion, outcome.stream)
-        good = all(step is not None and step.ok for step in steps)
-        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
+        keys = Credentials(keys={one.name: tried.credential or ""})
+        outcome = await _trial(one, keys, model)
+        await self._note(actor, one, outcome)
         return outcome
 
     async def _change(
@@ -214,12 +240,12 @@ class LiveConfiguration:
         return found
 
 
-async def _trial(one: ProviderSettings, key: str, model: str) -> Trial:
+async def _trial(one: ProviderSettings, credentials: Credentials, model: str) -> Trial:
     """Try one provider over connections of its own."""
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
-    made = connected(Settings(providers=(brief,)), Credentials(keys={one.name: key}), {})
+    made = connected(Settings(providers=(brief,)), credentials, {})
     try:
-        return await trial(made[one.name].provider, key, model)
+        return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model)
     finally:
         await close(list(made.values()))
 
@@ -232,16 +258,38 @@ def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     name = body.pop(label, known.name if kind == "provider" and known is not None else None)
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
-    if "key" in body:
-        words = "`settings` holds `key`; give the key itself as `key` next to it."
+    label = KEYS.get(SECTIONS[kind], "")
+    if label and label in body:
+        words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
-    if wish.key and kind != "provider":
-        raise InvalidRequest("Only a provider has a key here.", param="key")
+    return EntryDraft(kind, name, body, _drafted_key(kind, wish.key), wish.enabled)
+
+
+def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
+    """Return the key as it is to be kept; raise :class:`InvalidRequest` for one that is none."""
+    if not key:
+        return key
+    if SECTIONS[kind] not in KEYS:
+        raise InvalidRequest("Only a provider and a webhook have a key here.", param="key")
     try:
-        key = one_word(wish.key, "it holds") if wish.key else wish.key
+        word = one_word(key, "it holds")
+        if kind == "webhook":
+            secret_bytes(word)
     except ValueError as error:
-        raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
-    return EntryDraft(kind, name, body, key, wish.enabled)
+        words = f"`key` cannot be used: {error}."
+        raise InvalidRequest(words, param="key") from error
+    return word
+
+
+def _signed(entry: StoredEntry) -> StoredEntry:
+    """Return the entry; raise :class:`InvalidRequest` for a webhook that has nothing to sign with.
+
+    One whose secret cannot be read now is left out until it is given anew.
+    """
+    if entry.kind == "webhook" and entry.credential is None and not entry.unreadable:
+        words = "A webhook needs a secret to sign with; give it as `key`."
+        raise InvalidRequest(words, param="key")
+    return entry
 
 
 def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
@@ -275,6 +323,12 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     return _invalid([problem.replace(name, wished) for problem in problems])
 
 
+def _origin(url: str) -> str:
+    """Return an address without its path, which may be what others must not know."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     entry = entry_of(stored)
     return EntryView(
@@ -299,16 +353,19 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 def _filed(loaded: Loaded) -> Iterator[EntryView]:
     """Yield what the file says, without what entries of the database add to it."""
     for kind, section in SECTIONS.items():
-        for index, one in enumerate(getattr(loaded.settings, section)):
-            where = loaded.where((section, index))
+        path = PATHS[section]
+        for index, one in enumerate(tables_of(loaded.settings, section)):
+            where = loaded.where((*path, index))
             if where.startswith(_BY_ENTRY):
                 continue
             said = {
                 name: value
                 for name, value in _written(one).items()
-                if not loaded.where((section, index, name)).startswith(_BY_ENTRY)
+                if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
-            has_key = said.pop("key", None) is not None
+            has_key = said.pop(KEYS.get(section, ""), None) is not None
+            if kind == "webhook":
+                said["url"] = _origin(said["url"])
             yield EntryView(
                 id="",
                 kind=kind,

@@ -10,12 +10,13 @@ from typing import Literal
 from causerie.accounts.entries import Entries, EntryChange, changed_settings
 from causerie.accounts.entry import EntryDraft, StoredEntry
 from causerie.accounts.people import SYSTEM
+from causerie.alerts.signature import secret_bytes
 from causerie.composition.entries import KINDS, entry_of, merged_with, moved, new_problems
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import secret_value
 from causerie.settings.entries import Entry, ReadWith, merged
 from causerie.settings.entry_file import FiledEntry
-from causerie.settings.entry_rules import filed_index, refusals
+from causerie.settings.entry_rules import KEYS, filed_index, refusals
 from causerie.settings.problems import Findings
 
 
@@ -83,10 +84,17 @@ class EntryImport:
 
         Raises :class:`SettingsError` where neither can be had.
         """
+        label = KEYS.get(filed.entry.section, "")
         if filed.key is None:
+            if label == "secret":
+                advice = "is missing; receivers check signatures by it"
+                raise SettingsError([Problem(filed.entry.place, label, advice)])
             return ""
         try:
-            return secret_value(filed.key, self._environ)
+            value = secret_value(filed.key, self._environ)
+            if label == "secret":
+                secret_bytes(value)
+            return value
         except ValueError as error:
             kept = before is not None and (before.credential is not None or before.unreadable)
             if before is not None and kept and not moved(before.body, filed.entry.body):
@@ -94,7 +102,7 @@ class EntryImport:
             advice = f"{error}; the import needs it"
             if kept:
                 advice += ", for the provider is reached at another place now"
-            raise SettingsError([Problem(filed.entry.place, "key", advice)]) from error
+            raise SettingsError([Problem(filed.entry.place, label, advice)]) from error
 
     def _problems(
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]

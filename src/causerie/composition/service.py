@@ -31,6 +31,7 @@ from causerie.chat.renderers import Renderers
 from causerie.composition.alerting import Alerting
 from causerie.composition.catalog import offered
 from causerie.composition.distribution import Distribution, sharing
+from causerie.composition.docs_page import DocsMount
 from causerie.composition.front_page import FrontPage
 from causerie.composition.providers import (
     ConnectedProvider,
@@ -261,6 +262,7 @@ class RunningService:
                 self._front.mount(self._edge, self)
             else:
                 FrontPage(lambda: self.settings).mount(self._edge)
+            DocsMount(lambda: self.settings).mount(self._edge)
         self._edge.replace(
             prepared.doors,
             pipeline,

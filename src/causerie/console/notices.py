@@ -57,5 +57,10 @@ NOTICES = MappingProxyType(
         "catalog-model-enabled": "The model is in the catalog.",
         "catalog-model-disabled": "The model was taken out of the catalog; its entry is kept.",
         "catalog-model-deleted": "The model was deleted from the catalog.",
+        "channel-added": "The channel was added. Send a test to see that it arrives.",
+        "channel-saved": "The channel was changed; it is in force.",
+        "channel-enabled": "The channel is on again.",
+        "channel-disabled": "The channel is off; it gets no alerts.",
+        "channel-deleted": "The channel was deleted, and its secret forgotten.",
     }
 )

@@ -195,7 +195,7 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{provider}/probe", providers.probe),
         PageRoute("POST", f"{provider}/probe/cancel", providers.cancel),
         PageRoute("POST", f"{provider}/probe/use", providers.use),
-        *_alerts(AlertsPages(operations.alerts)),
+        *_alerts(AlertsPages(operations)),
         *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
         *_aliases(AliasPages(operations)),
         *_catalog_entries(CatalogEntryPages(operations), CatalogImportPages(operations)),
@@ -205,9 +205,18 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
 
 
 def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
+    channels = "/operator/alerts/channels"
     return (
         PageRoute("GET", "/operator/alerts", alerts.show),
         PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
+        PageRoute("GET", f"{channels}/new", alerts.new),
+        PageRoute("POST", f"{channels}/new", alerts.create),
+        PageRoute("GET", f"{channels}/{{entry}}", alerts.see),
+        PageRoute("POST", f"{channels}/{{entry}}", alerts.change),
+        PageRoute("POST", f"{channels}/{{entry}}/enable", alerts.enable),
+        PageRoute("POST", f"{channels}/{{entry}}/disable", alerts.disable),
+        PageRoute("GET", f"{channels}/{{entry}}/delete", alerts.ask_deletion),
+        PageRoute("POST", f"{channels}/{{entry}}/delete", alerts.delete),
     )
 
 

@@ -50,7 +50,7 @@ class OwnPaths:
     """Paths that the service answers itself, alongside its doors."""
 
     docs: bool = True
-    """There is documentation."""
+    """The OpenAPI document is served."""
     metrics_keys: tuple[KeyDigest, ...] | None = None
     """Keys that open ``/metrics``; ``None`` leaves it open."""
     metrics_apart: bool = False
@@ -63,6 +63,8 @@ class Mount(Struct, frozen=True):
     handler: Handler
     refuse: Refusal
     address: str = ""
+    at_doors: bool = False
+    """It answers at the host names of doors too."""
 
     @property
     def host(self) -> str:
@@ -143,15 +145,16 @@ class Edge:
         refuse: Refusal = Exchange.refuse,
         *,
         address: str = "",
+        at_doors: bool = False,
     ) -> None:
         """Let ``handler`` answer all paths with this first part, like ``/console``.
 
-        It answers at the host names of the service that are not a door's own; with an
-        ``address`` at the host name of that alone. ``refuse`` says what it raised, in the way
-        of who comes there.
+        It answers at the host names of the service that are not a door's own, ``at_doors`` at
+        those too; with an ``address`` at the host name of that alone. ``refuse`` says what it
+        raised, in the way of who comes there.
         """
         self._matches = {}
-        self._mounts[first] = Mount(handler, refuse, address)
+        self._mounts[first] = Mount(handler, refuse, address, at_doors)
 
     async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
         """Answer a request for a chat completion of somebody who came in another way than by key.
@@ -261,7 +264,7 @@ class Edge:
             return None
         if mounted.address and host_name(host) == mounted.host:
             return mounted.handler
-        if self._doors.has_host(self._doors.own_name(host)):
+        if self._doors.has_host(self._doors.own_name(host)) and not mounted.at_doors:
             return None
         if mounted.address:
             raise misdirected(mounted.address)

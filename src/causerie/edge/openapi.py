@@ -1,8 +1,4 @@
-"""``GET /openapi.json`` and ``GET /docs``: the interface for machines and for people.
-
-The page is built from the document, here, so that nothing is loaded from
-elsewhere and no script runs.
-"""
+"""``GET /openapi.json``: the interface for machines. The page at `/docs` is made from it."""
 
 from __future__ import annotations
 
@@ -20,49 +16,31 @@ from causerie.edge.operation import (
     in_path,
     json_answer,
 )
-from causerie.edge.page import page
 from causerie.edge.request_schemas import request_schemas
 from causerie.edge.response_schemas import response_schemas
 from causerie.edge.schema import Schema
 from causerie.runtime.offload import offload
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 
 @dataclass(slots=True)
 class Documents:
-    """Both documents of a service with these limits, written when one is first asked for.
+    """The document of a service with these limits, written when it is first asked for.
 
     Types that are looked through for their schemas take megabytes, which few services need.
     """
 
     max_messages: int
-    _written: tuple[bytes, bytes] | None = None
+    _written: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
         """``GET /openapi.json``."""
-        openapi, _ = await self._bodies()
-        exchange.respond(200, openapi)
-
-    async def page(self, exchange: Exchange) -> None:
-        """``GET /docs``."""
-        _, text = await self._bodies()
-        exchange.respond(
-            200,
-            text,
-            content_type="text/html; charset=utf-8",
-            headers={"content-security-policy": _POLICY, "x-content-type-options": "nosniff"},
-        )
-
-    async def _bodies(self) -> tuple[bytes, bytes]:
         if self._written is None:
-            self._written = await offload(_bodies, self.max_messages)
-        return self._written
+            self._written = await offload(_encoded, self.max_messages)
+        exchange.respond(200, self._written)
 
 
-def _bodies(max_messages: int) -> tuple[bytes, bytes]:
-    described = document(max_messages)
-    return msgspec.json.encode(described), page(described).encode()
+def _encoded(max_messages: int) -> bytes:
+    return msgspec.json.encode(document(max_messages))
 
 
 def document(max_messages: int) -> Schema:
@@ -90,9 +68,15 @@ def document(max_messages: int) -> Schema:
                 ),
             ),
             **market_paths(),
-            "/health": _operation("get", _health("Whether it lives, serves, and how busy it is")),
-            "/health/live": _operation("get", _health("Whether the process lives")),
-            "/health/ready": _operation("get", _health("Whether a request would be served")),
+            "/health": _operation(
+                "get", _health("showHealth", "health", "It serves; the body says how busy.")
+            ),
+            "/health/live": _operation(
+                "get", _health("showLiveness", "liveness", "The process lives.")
+            ),
+            "/health/ready": _operation(
+                "get", _health("showReadiness", "readiness", "A request would be served.")
+            ),
             "/metrics": _operation("get", _metrics()),
         },
         "components": {
@@ -128,11 +112,12 @@ def _show_model() -> Schema:
     }
 
 
-def _health(summary: str) -> Schema:
+def _health(name: str, shown: str, good: str) -> Schema:
     return {
-        "summary": summary,
+        "operationId": name,
+        "summary": f"Show {shown}",
         "responses": {
-            "200": json_answer("Yes.", "Health"),
+            "200": json_answer(good, "Health"),
             "503": json_answer("Not now.", "Health"),
         },
     }
@@ -141,6 +126,11 @@ def _health(summary: str) -> Schema:
 def _metrics() -> Schema:
     text: Schema = {"text/plain": {"schema": {"type": "string"}}}
     return {
-        "summary": "Metrics for Prometheus",
-        "responses": {"200": {"description": "All metrics.", "content": text}},
+        "operationId": "showMetrics",
+        "summary": "Show metrics",
+        "security": WITH_OR_WITHOUT_KEY,
+        "responses": {
+            "200": {"description": "All metrics, as Prometheus reads them.", "content": text},
+            **errors("401"),
+        },
     }

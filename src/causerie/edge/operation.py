@@ -22,6 +22,12 @@ ERRORS = {
 OPEN: list[Schema] = [{}]
 WITH_KEY: list[Schema] = [{"key": []}]
 WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
+_EXAMPLE: Schema = {
+    "model": "MODEL",
+    "messages": [{"role": "user", "content": "Name three rivers."}],
+    "max_tokens": 100,
+    "stream": False,
+}
 
 
 def json_answer(description: str, name: str) -> Schema:
@@ -71,7 +77,7 @@ def completion(request: str, *, name: str, summary: str, more: tuple[Schema, ...
         ],
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": ref(request)}},
+            "content": {"application/json": {"schema": ref(request), "example": _EXAMPLE}},
         },
         "responses": {"200": answer, **errors(*ERRORS)},
     }

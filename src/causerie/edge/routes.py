@@ -35,7 +35,7 @@ def service_routes(
     if metrics is not None:
         routes[METRICS] = metrics.show
     if documents is not None:
-        routes |= {"/openapi.json": documents.openapi, "/docs": documents.page}
+        routes["/openapi.json"] = documents.openapi
     return routes
 
 

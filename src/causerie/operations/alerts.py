@@ -58,6 +58,7 @@ class AlertDelivery(Struct, frozen=True, kw_only=True):
 class AlertsView(Struct, frozen=True, kw_only=True):
     """Channels, rules in force, alerts, and the newest deliveries."""
 
+    kinds: Annotated[tuple[str, ...], Meta(description="Alerts that a channel may get.")]
     channels: tuple[AlertChannel, ...]
     rules: tuple[AlertRule, ...]
     alerts: tuple[AlertView, ...]

@@ -18,7 +18,7 @@ from causerie.settings.values import Count, DoorName, KeyPlace, Patience, Text, 
 
 AlertName = Literal["budget", "provider", "error_rate", "key_expiry", "job"]
 OWNERS = "owners"  # the channel of reminders to owners of keys
-_EVERY: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_expiry", "job")
+ALERT_NAMES: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_expiry", "job")
 
 EmailAddress = Annotated[
     str,
@@ -53,7 +53,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
         Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
     ] = None
     kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        _EVERY
+        ALERT_NAMES
     )
 
 
@@ -66,7 +66,7 @@ class AlertEmail(Struct, frozen=True, kw_only=True):
         Meta(description="Addresses; each gets a letter of its own."),
     ]
     kinds: Annotated[tuple[AlertName, ...], Meta(description="Alerts that this channel gets.")] = (
-        _EVERY
+        ALERT_NAMES
     )
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from causerie.settings.entry_rules import NAMES, filed_index, refusals
+from causerie.settings.entry_rules import PATHS, filed_index, refusals
 from causerie.settings.problems import Problem, SettingsError
 
 if TYPE_CHECKING:
     from causerie.settings.load import Loaded
 
-Section = Literal["providers", "aliases", "catalog", "models", "doors"]
+Section = Literal["providers", "aliases", "catalog", "models", "doors", "webhooks", "emails"]
 EntryKey = tuple[Section, str]
 OFF = "all providers that it names are switched off"
 _NOUNS: Mapping[Section, str] = {
@@ -25,6 +25,8 @@ _NOUNS: Mapping[Section, str] = {
     "catalog": "catalog model",
     "models": "model",
     "doors": "door",
+    "webhooks": "webhook",
+    "emails": "email",
 }
 _TARGETS: Mapping[Section, str] = {"aliases": "targets", "catalog": "endpoints"}
 
@@ -130,6 +132,6 @@ def _faulty(
 def _short(key: str) -> str:
     """Return the key below its entry: of ``providers[3].base_url`` only ``base_url``."""
     section, bracket, rest = key.partition("[")
-    if bracket and section in NAMES:
+    if bracket and section in map(".".join, PATHS.values()):
         return rest.partition("]")[2].lstrip(".")
     return key

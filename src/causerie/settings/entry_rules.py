@@ -16,6 +16,7 @@ from causerie.engines.weights.reference import Kind, Reference
 if TYPE_CHECKING:
     from causerie.settings.entries import Entry, Section
     from causerie.settings.load import Loaded
+    from causerie.settings.tree import Settings
 
 NAMES: Mapping[Section, str] = {
     "providers": "name",
@@ -23,7 +24,17 @@ NAMES: Mapping[Section, str] = {
     "catalog": "id",
     "models": "id",
     "doors": "name",
+    "webhooks": "name",
+    "emails": "name",
 }
+PATHS: Mapping[Section, tuple[str, ...]] = {
+    **{section: (section,) for section in NAMES},
+    "webhooks": ("alerts", "webhooks"),
+    "emails": ("alerts", "emails"),
+}
+"""Path of the tables of a section in the file."""
+KEYS: Mapping[Section, str] = {"providers": "key", "webhooks": "secret"}
+"""Setting of the file that says where a key is found, which an entry keeps apart."""
 DEFAULT_DOORS: Mapping[str, str] = {"gateway": "aliases", "router": "catalog"}
 """Doors that are there by default, by what is behind them. Their kinds are their names."""
 _PLACE = "only the file may name a place on this machine"
@@ -36,6 +47,7 @@ _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
         **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),
         "keys": "only the file may hold digests of keys",
     },
+    "webhooks": dict.fromkeys(("secret", "ca_file"), _PLACE),
 }
 _COMPLETED: Mapping[Section, Sequence[str]] = {
     "aliases": ("name", "description", "hedge_seconds", "limits", "price"),
@@ -47,10 +59,18 @@ _COMPLETED: Mapping[Section, Sequence[str]] = {
 _ENGINES = ("llamacpp", "openvino", "vllm", "fake")
 
 
+def tables_of(settings: Settings, section: Section) -> Sequence[Any]:
+    """Return the tables of a section."""
+    found: Any = settings
+    for part in PATHS[section]:
+        found = getattr(found, part)
+    return tuple(found)
+
+
 def filed_index(entry: Entry, alone: Loaded) -> int | None:
     """Return the index of what the file has under this name, if it has something."""
     label = NAMES[entry.section]
-    for index, one in enumerate(getattr(alone.settings, entry.section)):
+    for index, one in enumerate(tables_of(alone.settings, entry.section)):
         if getattr(one, label) == entry.name:
             return index
     return None
@@ -61,8 +81,11 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     index = filed_index(entry, alone)
     if index is not None:
         return tuple(_taken(entry, alone, index))
-    origin = alone.origins.get((entry.section,), "line")
-    if not origin.startswith("line"):
+    origin = alone.origins.get(PATHS[entry.section], "line")
+    if entry.section == "models" and alone.chosen:
+        if entry.name not in alone.chosen:
+            return ("`--model` of the command line leaves it out",)
+    elif not origin.startswith("line"):
         return (f"{origin} says which {entry.section} there are",)
     if entry.section == "models":
         return (*_file_only(entry), *_model(entry.body))
@@ -74,15 +97,15 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
 def _taken(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
     """Yield what the file has said already, or must say."""
     completed = _COMPLETED.get(entry.section, ())
-    one = getattr(alone.settings, entry.section)[index]
+    path, one = PATHS[entry.section], tables_of(alone.settings, entry.section)[index]
     if not entry.body or not set(entry.body) <= set(completed):
-        place = alone.where((entry.section, index)) or "the default"
+        place = alone.where((*path, index)) or "the default"
         rest = f"; an entry may add {', '.join(completed)}" if completed else ""
         yield f'"{entry.name}" is taken by {place}, which wins{rest}'
         return
     for field in msgspec.structs.fields(type(one)):
         if field.name in entry.body and getattr(one, field.name) != field.default:
-            place = alone.where((entry.section, index, field.name)) or "the default"
+            place = alone.where((*path, index, field.name)) or "the default"
             yield f"{field.name}: is set by {place}, which wins"
 
 

@@ -19,8 +19,8 @@ import msgspec
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
-from causerie.settings.entries import Entry, EntryKey, Section
-from causerie.settings.entry_rules import DEFAULT_DOORS, NAMES
+from causerie.settings.entries import Entry, EntryKey
+from causerie.settings.entry_rules import DEFAULT_DOORS, KEYS, NAMES, PATHS
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -30,6 +30,7 @@ from causerie.settings.tree import DEFAULT_MODEL, Settings
 from causerie.settings.values import Secret
 
 FILE_NAME = "causerie.toml"
+_BEHIND_NO_DOOR = {"providers", "webhooks", "emails"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -58,6 +59,8 @@ class Loaded:
     text: str | None = field(default=None, repr=False)
     left_out: Mapping[EntryKey, tuple[str, ...]] = field(default_factory=dict)
     """Entries that are not in force although they are switched on, and why."""
+    chosen: frozenset[str] = frozenset()
+    """Ids of the only models that the command line wants; empty for all."""
 
     @property
     def blank(self) -> bool:
@@ -137,7 +140,7 @@ def load(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
-    problems += [_problem(rule, layers) for rule in broken]
+    problems += [_problem(rule, layers) for rule in broken if not _kept_apart(rule, layers)]
     ignored = tuple(_ignored(environ, known, frozenset(_named(settings))))
     loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
     if problems:
@@ -234,6 +237,13 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
     return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
 
 
+def _kept_apart(rule: Broken, layers: _Layers) -> bool:
+    """Return true if a rule wants the key of an entry, which the database keeps apart from it."""
+    return rule.path[:-1] in layers.origins and any(
+        rule.path[:-2] == PATHS[section] and rule.path[-1] == key for section, key in KEYS.items()
+    )
+
+
 def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     """Add the default doors of a file with aliases or a catalog: gateway and router first.
 
@@ -244,7 +254,7 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
         values.setdefault("models", [])
     sections = {entry.section for entry in entries}
     added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
-    if "doors" not in values and (filed or sections - {"providers"}):
+    if "doors" not in values and (filed or sections - _BEHIND_NO_DOOR):
         own = ["endpoint"] if values.get("models", True) else []
         late = ["endpoint"] if "models" in sections and not own else []
         kinds = (*filed, *own, *added, *late)
@@ -256,10 +266,11 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     for entry in entries:
         section, label = entry.section, NAMES[entry.section]
         default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
-        tables = layers.values.setdefault(section, default)
-        index = _filed(layers, section, label, entry.name)
+        path = PATHS[section]
+        tables = _tables(layers, path, default)
+        index = _filed(layers, path, label, entry.name)
         if index is None:
-            layers.origins[section, len(tables)] = entry.origin
+            layers.origins[*path, len(tables)] = entry.origin
             kind = (
                 {"kind": entry.name} if section == "doors" and entry.name in DEFAULT_DOORS else {}
             )
@@ -267,13 +278,22 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
             continue
         for name, value in entry.body.items():
             tables[index][name] = value
-            layers.origins[section, index, name] = entry.origin
+            layers.origins[*path, index, name] = entry.origin
 
 
-def _filed(layers: _Layers, section: Section, label: str, name: str) -> int | None:
+def _tables(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
+    """Return the list of tables at a path, which is there from now on."""
+    table: Any = layers.values
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+    found: list[Any] = table.setdefault(path[-1], default)
+    return found
+
+
+def _filed(layers: _Layers, path: KeyPath, label: str, name: str) -> int | None:
     """Return the index of the table of this name that no entry has brought."""
-    for index, table in enumerate(layers.values[section]):
-        if table.get(label) == name and (section, index) not in layers.origins:
+    for index, table in enumerate(_tables(layers, path, [])):
+        if table.get(label) == name and (*path, index) not in layers.origins:
             return index
     return None
 

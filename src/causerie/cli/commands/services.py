@@ -1,0 +1,73 @@
+"""The command line of ``causerie ps`` and ``stop``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from causerie.cli.exits import CommandFailed, reporting
+
+
+def ps(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Show the running services of this user, and their models.
+
+    CONTEXT is in force for one request, prompt and output together. MEMORY is
+    what a model has now, AT MOST an estimate of what it may take. Below a pool
+    stand its servers.
+
+    **Examples**
+
+    `causerie ps`
+
+    `causerie ps --json`
+    """
+    import msgspec
+    from rich.console import Console
+
+    from causerie.cli.names import library
+    from causerie.cli.services import _table, services
+    from causerie.cli.terminal import WHOLE_LINES
+
+    with reporting():
+        found = services()
+        if as_json:
+            typer.echo(msgspec.json.encode([one.facts for one in found]))
+            return
+        console = Console(highlight=False, soft_wrap=True, width=WHOLE_LINES)
+        console.print(_table(found, library()), markup=False)
+
+
+def stop(
+    name: Annotated[
+        str | None, typer.Argument(help="Id, short name or reference of its model.")
+    ] = None,
+    pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
+) -> None:
+    """Stop a running service, as Ctrl-C does: running answers may finish.
+
+    Without NAME it is the only one. A service with further models is stopped
+    by `--pid` only.
+
+    **Examples**
+
+    `causerie stop`
+
+    `causerie stop qwen3:4b`
+    """
+    from causerie.cli.services import _LOOK_SECONDS, _SECONDS, _chosen, services
+    from causerie.composition.control import ControlFailed, asked, sockets
+    from causerie.composition.service_facts import ServiceFacts
+
+    with reporting():
+        chosen = _chosen(services(), name, pid)
+        try:
+            _ = asked(chosen.socket.path, "stop", ServiceFacts, _SECONDS)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
+            time.sleep(_LOOK_SECONDS)
+        typer.echo(f"Stopped {chosen.facts.address}.")

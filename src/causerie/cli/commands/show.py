@@ -1,0 +1,40 @@
+"""The command line of ``causerie show``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from causerie.cli.exits import reporting
+from causerie.cli.options import Config, Set
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A short name, a reference, or a path.")],
+    config: Config = None,
+    pairs: Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show facts of a model, and how it would run on this machine.
+
+    Most facts are read from the file, so they need a model that is fetched.
+
+    **Examples**
+
+    `causerie show smollm2`
+
+    `causerie show ./model.gguf --json`
+    """
+    import msgspec
+
+    from causerie.cli.show import _facts, _text
+
+    with reporting():
+        facts = _facts(name, config, pairs)
+        if as_json:
+            typer.echo(msgspec.json.encode(facts))
+            return
+        width = max(map(len, facts))
+        for key, value in facts.items():
+            typer.echo(f"{key.replace('_', ' '):<{width}}  {_text(key, value)}")

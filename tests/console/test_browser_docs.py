@@ -1,0 +1,65 @@
+"""The API reference in a real browser: examples run here, with a key that goes nowhere else."""
+
+from __future__ import annotations
+
+import json
+
+from browserkit import findings, window
+from edgekit import KEY, LOCKED
+from frontkit import front
+from playwright.async_api import Page, Request, expect
+
+from causerie.protocol.events import Finished, TextDelta, Usage
+
+COMPLETION = "#createChatCompletion"
+
+
+async def test_an_example_runs_with_a_typed_key_and_is_found_by_its_words() -> None:
+    async with front(LOCKED) as service, window(viewport={"width": 390, "height": 844}) as page:
+        service.pipeline.script = (TextDelta("Glomma."), Finished("stop"), Usage(7, 3))
+        sent: list[Request] = []
+        page.on("request", lambda one: sent.append(one))
+        await page.goto(f"{service.root}/docs")
+        await expect(page.locator("#model-hint")).to_contain_text("API key")
+        await page.fill("#key", KEY)
+        await page.press("#key", "Tab")
+        await expect(page.locator("#model")).to_have_value("small")
+        code = page.locator("#createChatCompletion-code-curl")
+        await expect(code).to_contain_text('"model": "small"')
+        await expect(code).not_to_contain_text(KEY)
+        await _run(page, COMPLETION)
+        await expect(page.locator(f"{COMPLETION} [data-status]")).to_contain_text("200 OK")
+        await expect(page.locator(f"{COMPLETION} [data-result]")).to_contain_text("Glomma.")
+        body = page.locator(f"{COMPLETION} textarea")
+        await body.fill("{")
+        await expect(page.locator(f"{COMPLETION} [data-run]")).to_be_disabled()
+        streamed = {"model": "small", "messages": [{"role": "user", "content": "a"}]}
+        await body.fill(json.dumps(streamed | {"stream": True}))
+        await _run(page, COMPLETION)
+        await expect(page.locator(f"{COMPLETION} [data-result]")).to_contain_text("data: [DONE]")
+        await _run(page, "#showHealth")
+        await expect(page.locator("#showHealth [data-result]")).to_contain_text('"status"')
+        assert await findings(page) == []
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        await _search(page)
+        assert {one.url.split("/")[2] for one in sent} == {service.root.split("/")[2]}
+        keyed = {one.url for one in sent if "authorization" in one.headers}
+        assert keyed == {f"{service.root}/v1/models", f"{service.root}/v1/chat/completions"}
+        kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
+        assert KEY not in await page.evaluate(kept)
+
+
+async def _run(page: Page, operation: str) -> None:
+    await page.click(f"{operation} [data-run]")
+    await expect(page.locator(f"{operation} [data-stop]")).to_be_hidden()
+
+
+async def _search(page: Page) -> None:
+    await page.locator("h1").click()
+    await page.keyboard.press("/")
+    await page.keyboard.type("thinking_token_budget")
+    await expect(page.locator("[data-found]:visible")).to_have_count(2)  # of both requests
+    await page.locator("#ChatRequest summary").click()
+    await page.locator("#ChatRequest a", has_text="StreamOptions").click()  # the search hides it
+    await expect(page.locator("#StreamOptions")).to_have_attribute("open", "")
+    await expect(page.locator("#find")).to_have_value("")
