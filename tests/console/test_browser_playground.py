@@ -223,6 +223,9 @@ async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> Non
 async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
     await page.fill("[name=temperature]", "0.3")
     await page.fill("[name=seed]", "7")
+    await page.select_option("[name=model]", LONG)
+    await expect(page.locator("[data-part=thinking]")).to_be_hidden()  # it does not think
+    await page.select_option("[name=model]", "small")
     await page.check("[name=thinking][value=on]")
     await page.select_option("[name=effort]", "low")
     await page.fill("[name=system]", "Be brief.")

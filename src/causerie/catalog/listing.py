@@ -13,11 +13,17 @@ from msgspec import UNSET, structs
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import ModelCard, ModelProfile, common_sampling
+from causerie.catalog.model import (
+    ModelCard,
+    ModelProfile,
+    any_thinks,
+    common_sampling,
+    efforts_of,
+)
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import EFFORTS, USUAL
+from causerie.protocol.effort import USUAL
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
     Architecture,
@@ -233,8 +239,8 @@ class Listing:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
-        thinks = any(profile.thinks for profile in profiles)
-        reasons = thinks and parameters & {"reasoning", "reasoning_effort"}
+        may_think = any_thinks(profiles) is not False
+        reasons = may_think and parameters & {"reasoning", "reasoning_effort"}
         longest = _most(profile.max_output_tokens for profile in profiles)
         return RouterModel(
             id=self.id,
@@ -320,7 +326,7 @@ def _architecture(profiles: Sequence[ModelProfile]) -> Architecture:
 def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
     return RouterReasoning(
-        supported_efforts=[one for one in EFFORTS if one != "none" or not mandatory],
+        supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
         default_effort=USUAL,
         mandatory=mandatory,
     )

@@ -43,6 +43,8 @@ class ModelRow:
     images: bool
     price: tuple[Decimal, Decimal] | None
     parameters: Sequence[str]
+    thinks: bool | None
+    """``None``: not known before it has been loaded."""
     efforts: Sequence[str]
     must_think: bool
     defaults: Mapping[str, float]
@@ -66,7 +68,7 @@ class ModelRow:
             "response_format": "structured output",
         }
         found = [word for name, word in words.items() if name in self.parameters]
-        if self.efforts:  # a model that does not think itself has none
+        if self.thinks:
             found.append("thinking")
         return [*found, "images"] if self.images else found
 
@@ -83,6 +85,7 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
     """An entry of the catalog."""
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
+    efforts = reasoning.get("supported_efforts", ())
     architecture = entry.get("architecture") or {}
     return ModelRow(
         id=id,
@@ -93,7 +96,8 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
         images="image" in (architecture.get("input_modalities") or ()),
         price=_price(entry.get("pricing") or {}),
         parameters=tuple(entry.get("supported_parameters") or ()),
-        efforts=tuple(reasoning.get("supported_efforts") or ()),
+        thinks=None if efforts is None else bool(efforts),
+        efforts=tuple(efforts or ()),
         must_think=bool(reasoning.get("mandatory")),
         defaults=entry.get("default_parameters") or {},
     )
