@@ -194,6 +194,12 @@ class Listing:
         return self.cheapest.tariff.usual
 
     @property
+    def input_modalities(self) -> frozenset[str]:
+        """Return what a prompt may hold."""
+        images = any(profile.images for profile in self.profiles)
+        return frozenset({"text", "image"}) if images else frozenset({"text"})
+
+    @property
     def created(self) -> int:
         """When the model came out, in Unix seconds."""
         return self.card.created

@@ -41,6 +41,7 @@ def environment(statics: Statics, brand: Branding) -> Environment:
         "ago": ago,
         "money": rounded,
         "exact": exact,
+        "decimal": decimal,
         "count": count,
         "counted": counted,
         "short": short,
@@ -84,6 +85,12 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
 def count(number: int | Decimal) -> str:
     """A whole number, its thousands apart."""
     return f"{int(number):,}"
+
+
+def decimal(amount: Decimal) -> str:
+    """Return an amount of money to a hundredth of a cent, so that a column of them is aligned."""
+    least = Decimal("0.0001")
+    return f"< ${least}" if 0 < amount < least / 2 else f"${amount:,.4f}"
 
 
 def counted(number: int, noun: str) -> str:
