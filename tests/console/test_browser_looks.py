@@ -155,6 +155,8 @@ async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Pag
     await expect(page.get_by_label("Find a key")).to_be_focused()
     await page.keyboard.type("key 7/")
     await expect(page.get_by_label("Find a key")).to_have_value("key 7/")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.locator("[data-table=keys] tbody summary").first).to_be_focused()
 
 
 async def test_the_table_remembers_columns_sorts_and_is_walked_by_the_keyboard(

@@ -137,15 +137,17 @@ function move(event) {
   const target = event.target instanceof Element ? event.target : null;
   const steps = { ArrowDown: 1, ArrowUp: -1 };
   if (!target || !(event.key in steps) || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const box = target.closest("[data-table]");
-  if (!box || target.matches("input:not([type=checkbox]), select, textarea") || target.closest(".menu[open]")) return;
+  const field = target.matches("#main [role=search] [type=search]");
+  const box = field ? document.querySelector("#main [data-table]") : target.closest("[data-table]");
+  const typed = !field && target.matches("input:not([type=checkbox]), select, textarea");
+  if (!box || typed || target.closest(".menu[open], .palette")) return;
   const rows = rowsOf(box).filter((row) => !row.hidden && within(row).length);
   const row = target.closest("tbody > tr, [data-row]");
-  const next = row ? rows[rows.indexOf(row) + steps[event.key]] : null;
+  const next = rows[(row ? rows.indexOf(row) : -1) + steps[event.key]];
   if (!next) return;
   event.preventDefault();
   const parts = within(next);
-  (parts[within(row).indexOf(target)] ?? parts[0]).focus();
+  (parts[row ? within(row).indexOf(target) : 0] ?? parts[0]).focus();
 }
 
 function prepareAll() {
