@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from edgekit import LOCKED, OPEN, ScriptedPipeline, Statuses, serving
+from msgspec import UNSET
 
 from causerie.access.keys import Caller
 from causerie.composition.docs_page import DocsMount
@@ -28,7 +29,9 @@ from causerie.settings.tree import DoorSettings, ServerSettings
 THINKER = "org/thinker-with-eyes"
 
 
-def entry(id: str, parameters: str, context: int, *, thinks: bool = False) -> ServedModelEntry:
+def entry(
+    id: str, parameters: str, context: int, *, thinks: bool | None = False
+) -> ServedModelEntry:
     return ServedModelEntry(
         id=id,
         created=0,
@@ -41,8 +44,10 @@ def entry(id: str, parameters: str, context: int, *, thinks: bool = False) -> Se
         pricing=Pricing(prompt="0", completion="0", request="0"),
         supported_parameters=parameters.split(),
         default_parameters=None,
-        reasoning=ReasoningSupport(
-            supported_efforts=["low", "high"] if thinks else [], mandatory=False
+        reasoning=UNSET
+        if thinks is False
+        else ReasoningSupport(
+            supported_efforts=["low", "high"] if thinks else None, mandatory=False
         ),
     )
 
@@ -56,8 +61,10 @@ ENTRIES = (
 class FrontPipeline(ScriptedPipeline):
     """Lists models of different abilities."""
 
+    entries: Sequence[Model] = ENTRIES
+
     def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
-        return ENTRIES
+        return self.entries
 
 
 @dataclass

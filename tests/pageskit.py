@@ -57,7 +57,12 @@ class Shop(ScriptedServiceView):
                 reasoning=must,
                 default_parameters={"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0},
             ),
-            entry(LONG, ("temperature", "max_tokens"), pricing={"prompt": "0", "completion": "0"}),
+            entry(
+                LONG,
+                ("temperature", "max_tokens"),
+                pricing={"prompt": "0", "completion": "0"},
+                reasoning=None,
+            ),
         ]
         self.values = [
             EngineStatus("small", EngineState.READY, slots=4, busy=1),

@@ -35,7 +35,7 @@ from causerie.store.schema import upgrade
 
 _ANSWERED = 12
 _PATIENT = ProbeBounds(seconds=600)
-SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
+SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 
 
 async def _contexts(browser: Browser, stack: AsyncExitStack) -> dict[str, BrowserContext]:

@@ -11,6 +11,7 @@ from causerie.composition.catalog import parameters
 from causerie.console.catalogue import view
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parameters import USUAL_SAMPLING, SamplingDefaults
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
@@ -155,10 +156,29 @@ class TestProbed:
         assert "reasoning_effort" not in found
 
 
-@pytest.mark.parametrize("thinks", [True, False])
-def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool) -> None:
+@pytest.mark.parametrize("thinks", [True, False, None])
+def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool | None) -> None:
     offer = TargetCapabilities(Candidate("t"), HONOURED, lambda: ModelProfile(thinks=thinks))
     entry = to_builtins(ServedModel(ModelCard("m", "m"), [offer]).entry(reasoning_object=True))
-    assert ("reasoning" in entry) == thinks
+    assert ("reasoning" in entry) == (thinks is not False)
     assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
-    assert ("thinking" in view(entry).abilities, bool(view(entry).efforts)) == (thinks, thinks)
+    assert view(entry).thinks is thinks
+    assert ("thinking" in view(entry).abilities) == bool(view(entry).efforts) == bool(thinks)
+
+
+def test_one_that_thinks_is_enough_and_one_that_may_leaves_it_open() -> None:
+    def efforts(*thinks: bool | None) -> object:
+        offers = [
+            TargetCapabilities(
+                Candidate(f"t{n}"),
+                HONOURED,
+                lambda one=one: ModelProfile(thinks=one),  # type: ignore[misc]
+            )
+            for n, one in enumerate(thinks)
+        ]
+        entry = to_builtins(ServedModel(ModelCard("m", "m"), offers).entry())
+        return entry.get("reasoning", {}).get("supported_efforts", "no")
+
+    assert efforts(True, None, False) == list(EFFORTS)
+    assert efforts(None, False) is None
+    assert efforts(False, False) == "no"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from browserkit import findings, window
 from edgekit import KEY, LOCKED, ScriptedPipeline
-from frontkit import THINKER, Front, front
+from frontkit import ENTRIES, THINKER, Front, entry, front
 from playwright.async_api import Page, expect
 
 from causerie.protocol.events import (
@@ -106,7 +106,14 @@ async def test_a_message_is_edited_and_what_followed_it_goes(page: Page, service
 
 
 async def test_two_models_answer_beside_each_other(page: Page, service: Front) -> None:
+    thinking = page.locator("[data-part=thinking]")
+    await expect(thinking).to_be_hidden()
+    service.pipeline.entries = [entry("small", "max_tokens", 8192, thinks=None), *ENTRIES[1:]]
+    await page.reload()
+    await expect(thinking).to_be_enabled()  # nobody knows before the model has been loaded
+    service.pipeline.entries = ENTRIES
     await ask(page, "Hi", service.pipeline, "Hello.")
+    await expect(thinking).to_be_hidden()
     await page.click("#compare")
     panes = page.locator(".pane")
     await expect(panes.nth(1).locator(".turn")).to_have_count(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 
@@ -9,7 +10,7 @@ import pytest
 from accountkit import PASSWORD
 from browserkit import findings, sign_in, window
 from consolekit import Place
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 FIRST_VISIT = 80_000  # bytes on the wire, all files of the first page
 
@@ -154,3 +155,69 @@ async def test_slash_leads_to_the_search_field_of_a_list(place: Place, page: Pag
     await expect(page.get_by_label("Find a key")).to_be_focused()
     await page.keyboard.type("key 7/")
     await expect(page.get_by_label("Find a key")).to_have_value("key 7/")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.locator("[data-table=keys] tbody summary").first).to_be_focused()
+
+
+async def test_the_table_remembers_columns_sorts_and_is_walked_by_the_keyboard(
+    shop: Place, page: Page
+) -> None:
+    owner = await shop.world.person(password=PASSWORD, operator=True)
+    project = await shop.world.project(owner=owner)
+    for name in ("one", "two"):
+        await shop.world.key(project, owner, name=name)
+    keys = f"{root(shop)}/projects/{project.id}/keys"
+    await sign_in(page, root(shop), owner)
+    await page.goto(keys)
+    budget = page.locator("th", has_text="Budget")
+    await page.locator(".columns summary").press("Enter")
+    await page.locator(".columns").get_by_label("Budget").press("Space")
+    await expect(budget).to_be_hidden()
+    assert await findings(page) == []
+    await page.route("**/table.*.js", lambda route: route.abort())
+    await page.reload()  # what hides it runs before anything is painted
+    await expect(budget).to_be_hidden()
+    assert await page.locator("td[data-label=Budget]").first.is_hidden()
+    await page.unroute("**/table.*.js")
+
+    await page.goto(f"{root(shop)}/operator")
+    health = page.locator("[data-table=health]")
+    failures, first = health.locator("th", has_text="Failures"), health.locator("tbody tr").first
+    await failures.get_by_role("button").press("Enter")
+    await expect(failures).to_have_attribute("aria-sort", "descending")
+    await expect(first).to_contain_text("near/small")
+    await failures.get_by_role("button").press("Enter")
+    await expect(first).to_contain_text("far/")
+    async with page.expect_response(lambda each: each.url.endswith("/operator")):
+        await expect(failures).to_have_attribute("aria-sort", "ascending")
+    await expect(first).to_contain_text("far/")  # rows that came anew are in the same order
+
+    await page.goto(f"{root(shop)}/projects/{project.id}/models")
+    tries = page.get_by_role("link", name="Try it")
+    await tries.first.focus()
+    await page.keyboard.press("ArrowDown")
+    await expect(tries.nth(1)).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await expect(tries.first).to_be_focused()
+
+
+async def test_a_page_that_takes_long_is_announced_by_its_shape(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    shaped = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await shaped.wait()
+        await route.continue_()
+
+    page.on("console", lambda said: shaped.set() if said.text == "shape, h1 hidden" else None)
+    await page.evaluate(
+        "new MutationObserver(() => document.querySelector('.skeleton-page') && console.log("
+        "`shape, h1 ${document.querySelector('#main h1').checkVisibility() ? 'shown' : 'hidden'}`))"
+        ".observe(document.querySelector('#main > .page'), {childList: true, attributes: true})"
+    )
+    await page.route("**/usage", late)
+    await page.locator(".nav").get_by_text("Usage").click()
+    await expect(page.locator("#main h1")).to_have_text("Usage")
+    assert shaped.is_set()

@@ -223,6 +223,9 @@ async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> Non
 async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
     await page.fill("[name=temperature]", "0.3")
     await page.fill("[name=seed]", "7")
+    await page.select_option("[name=model]", LONG)
+    await expect(page.locator("[data-part=thinking]")).to_be_hidden()  # it does not think
+    await page.select_option("[name=model]", "small")
     await page.check("[name=thinking][value=on]")
     await page.select_option("[name=effort]", "low")
     await page.fill("[name=system]", "Be brief.")
@@ -307,8 +310,8 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await page.goto(f"{root}{team.path}/models")
         async with page.expect_response(lambda each: "/models/states" in each.url):
             shop.service_view.values = []
-        await expect(page.get_by_text("not known").first).to_be_visible()
-        await page.get_by_role("link", name="Try it").nth(1).click()
+        await expect(page.locator(".standings").get_by_text("not known").first).to_be_visible()
+        await page.get_by_role("link", name="Try it: thinker").click()
         await expect(page.locator("[name=model]")).to_have_value("thinker")
 
 

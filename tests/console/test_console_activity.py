@@ -77,7 +77,7 @@ async def test_an_id_is_found_whenever_it_was(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/activity?range=24h&request_id={oldest.request_id}")
     assert ids(page.text) == [oldest.request_id]
-    assert '<details class="request" open>' in page.text
+    assert '<details class="request" data-row open>' in page.text
 
 
 async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:

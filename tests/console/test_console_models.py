@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +12,7 @@ from edgekit import ASK
 from pageskit import LONG, Shop, Team
 
 from causerie.accounts.people import actor_of
-from causerie.console.catalogue import target_badges, view
+from causerie.console.catalogue import best, target_badges, view
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import RateLimited
 
@@ -30,17 +31,29 @@ async def test_models_show_what_they_support_and_how_they_stand(shop: Place, tea
     text = (await visitor.get(f"{team.path}/models")).text
     assert "Quick, for everyday questions." in text
     assert '<li class="chip">tool_choice</li>' in text
-    assert "32,768" in text
-    assert "$0.15" in text
-    assert "$0.60" in text
-    assert "free" in text
-    assert "1 of 4 busy" in text
-    assert "connect failed, next attempt in 12 s" in text
+    for words in ("always thinks", "33k", "$0.15", "$0.60", "free", "this service, near"):
+        assert words in text, words
     assert f"playground?model={quote(LONG)}" in text
-    found = (await visitor.get(f"{team.path}/models?find=everyday")).text
+    found = (await visitor.get(f"{team.path}/models?q=everyday")).text
     assert "everyday" in found
     assert LONG not in found
-    assert "No models found" in (await visitor.get(f"{team.path}/models?find=%3Cb%3Ezz")).text
+    assert "No models found" in (await visitor.get(f"{team.path}/models?q=%3Cb%3Ezz")).text
+    assert (await visitor.get(f"{team.path}/models?find=a+b")).target == f"{team.path}/models?q=a+b"
+
+
+async def test_operators_see_targets_and_members_whether_somebody_answers(
+    shop: Place, team: Team
+) -> None:
+    operator = await shop.visitor_of(team.operator)
+    member = await shop.visitor_of(team.member)
+    for page in ("models", "models/states"):
+        text = (await operator.get(f"{team.path}/{page}")).text
+        assert "1 of 4 busy" in text
+        assert "connect failed, next attempt in 12 s" in text
+        text = (await member.get(f"{team.path}/{page}")).text
+        assert ("ready" in text, "40 %" in text) == (True, True)
+        assert "connect failed" not in text
+        assert "near/small" not in text
 
 
 async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
@@ -48,13 +61,30 @@ async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
     before = (await visitor.get(f"{team.path}/models/states")).text
     assert "loading" in before
     assert "40 %" in before
-    shop.service_view.values[1] = EngineStatus(
-        "thinker", EngineState.FAILED, detail="out of memory"
-    )
-    after = (await visitor.get(f"{team.path}/models/states")).text
-    assert "out of memory" in after
+    shop.service_view.values[1] = EngineStatus("thinker", EngineState.FAILED)
+    after = (await visitor.get(f"{team.path}/models/states?q=thinker")).text
+    assert "failed" in after
     assert "40 %" not in after
+    assert after.count("standings") == 1
     assert "<html" not in after
+
+
+async def test_one_list_has_the_catalog_and_what_keys_may_name_besides(
+    fair: Place, team: Team
+) -> None:
+    """Whoever is in a project is led from the public address to its list."""
+    visitor = await fair.visitor_of(team.member)
+    assert (await visitor.get("/catalog?q=iris")).target == f"{team.path}/models?q=iris"
+    listed = (await visitor.get(f"{team.path}/models?sort=price")).text
+    for words in ("8</strong> models", "Iris Large", "Quick, for everyday", "north, south, west"):
+        assert words in listed, words
+    assert re.search(r'aria-sort="ascending"><a class="sort" href="[^"]*\?sort=price"', listed)
+    assert len(re.findall(r'name="model" value=', listed)) == 5  # only entries have a page
+    assert listed.count(">Try it<") == 3  # the others are behind a door that has no account keys
+    free = (await visitor.get(f"{team.path}/models?cost=free")).text
+    assert "Qwen3 8B (free)" in free
+    assert LONG in free
+    assert "thinker" not in free
 
 
 async def test_no_models_is_a_page_too(shop: Place, team: Team) -> None:
@@ -139,12 +169,15 @@ async def test_a_refusal_comes_as_the_service_says_it(shop: Place, team: Team) -
 
 def test_standings_name_every_state() -> None:
     shop = Shop()
-    found = target_badges(shop)
+    names = {name: shop.answering(name) for name in ("small", "thinker")}
+    found = target_badges(shop, names)
     assert [each.word for each in found["small"]] == ["ready", "down"]
     assert [(each.word, each.progress) for each in found["thinker"]] == [("loading", 0.4)]
+    assert [each.word for each in best(found["small"])] == ["ready"]
+    assert best(()) == ()
     shop.values = [EngineStatus("small", EngineState.ABSENT)]
     shop.target_states = []
-    assert [each.word for each in target_badges(shop)["small"]] == ["asleep", "not known"]
+    assert [each.word for each in target_badges(shop, names)["small"]] == ["asleep", "not known"]
 
 
 def test_an_entry_that_says_little_is_shown_too() -> None:

@@ -63,6 +63,9 @@ def test_a_title_turns_the_order_round_and_pages_keep_it() -> None:
     down = page_of(range(250), _query(find="1", sort="-n"), lambda each: (str(each),), columns)
     assert (down.order("n"), down.sorted_by("n", down=True)) == ("descending", "?find=1&sort=n")
     assert down.address(2) == "?find=1&page=2&sort=-n"
+    kept = {"range": "7d"}
+    other = page_of(range(250), _query(find="1"), lambda each: (str(each),), columns, kept)
+    assert other.sorted_by("n") == "?range=7d&find=1&sort=n"
 
 
 def _names(page: Page) -> list[str]:

@@ -136,6 +136,7 @@ test("abilities of a model, in a few words", () => {
   };
   assert.deepEqual(abilities(entry), ["tools", "structured output", "thinking", "images", "40,960 tokens of context"]);
   assert.deepEqual(abilities({ reasoning: { supported_efforts: [] } }), []);
+  assert.deepEqual(abilities({ reasoning: { supported_efforts: null } }), []);
 });
 
 test("schemas: what fits and what does not", () => {

@@ -13,11 +13,17 @@ from msgspec import UNSET, structs
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import ModelCard, ModelProfile, common_sampling
+from causerie.catalog.model import (
+    ModelCard,
+    ModelProfile,
+    any_thinks,
+    common_sampling,
+    efforts_of,
+)
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import EFFORTS, USUAL
+from causerie.protocol.effort import USUAL
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
     Architecture,
@@ -188,6 +194,12 @@ class Listing:
         return self.cheapest.tariff.usual
 
     @property
+    def input_modalities(self) -> frozenset[str]:
+        """Return what a prompt may hold."""
+        images = any(profile.images for profile in self.profiles)
+        return frozenset({"text", "image"}) if images else frozenset({"text"})
+
+    @property
     def created(self) -> int:
         """When the model came out, in Unix seconds."""
         return self.card.created
@@ -233,8 +245,8 @@ class Listing:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
-        thinks = any(profile.thinks for profile in profiles)
-        reasons = thinks and parameters & {"reasoning", "reasoning_effort"}
+        may_think = any_thinks(profiles) is not False
+        reasons = may_think and parameters & {"reasoning", "reasoning_effort"}
         longest = _most(profile.max_output_tokens for profile in profiles)
         return RouterModel(
             id=self.id,
@@ -320,7 +332,7 @@ def _architecture(profiles: Sequence[ModelProfile]) -> Architecture:
 def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
     return RouterReasoning(
-        supported_efforts=[one for one in EFFORTS if one != "none" or not mandatory],
+        supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
         default_effort=USUAL,
         mandatory=mandatory,
     )

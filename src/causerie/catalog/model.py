@@ -19,7 +19,7 @@ from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import Modalities, ReasoningSupport, ServedModelEntry
-from causerie.protocol.parameters import SamplingDefaults
+from causerie.protocol.parameters import Effort, SamplingDefaults
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 
@@ -31,7 +31,8 @@ class ModelProfile:
     """Capabilities of a model. Lengths are in tokens; ``None`` is not known (yet).
 
     ``thinks``: its template, or a probe, says that it does; a model that does not can still be
-    asked to. It rejects the parameters in ``lacks``, even if they are listed as supported.
+    asked to. ``None``: it has not been loaded, so nobody knows. It rejects the parameters in
+    ``lacks``, even if they are listed as supported.
     ``sampling`` is that of a request that sets none.
     """
 
@@ -39,7 +40,7 @@ class ModelProfile:
     max_output_tokens: int | None = None
     images: bool = False
     must_think: bool = False
-    thinks: bool = True
+    thinks: bool | None = True
     lacks: frozenset[str] = frozenset()
     sampling: SamplingDefaults | None = None
 
@@ -162,7 +163,7 @@ class ServedModel:
         """
         profile = self._profile()
         parameters = self.parameters - profile.lacks
-        efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
+        efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
         longest = profile.max_output_tokens
         return ServedModelEntry(
@@ -180,7 +181,7 @@ class ServedModel:
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
             default_parameters=profile.sampling,
-            reasoning=reasoning if profile.thinks else UNSET,
+            reasoning=UNSET if profile.thinks is False else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
         )
 
@@ -192,7 +193,7 @@ class ServedModel:
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
             images=any(profile.images for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
-            thinks=any(profile.thinks for profile in profiles),
+            thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
             sampling=common_sampling(profiles),
         )
@@ -217,6 +218,19 @@ def common_sampling(profiles: Iterable[ModelProfile]) -> SamplingDefaults | None
     """Return the default sampling that all targets have; ``None`` if unknown, or if they differ."""
     first, *others = (profile.sampling for profile in profiles)
     return first if all(other == first for other in others) else None
+
+
+def any_thinks(profiles: Iterable[ModelProfile]) -> bool | None:
+    """Return whether one of them thinks; ``None`` if none is known to, and one may."""
+    found = {profile.thinks for profile in profiles}
+    return True if True in found else None if None in found else False
+
+
+def efforts_of(thinks: bool | None, *, mandatory: bool) -> Sequence[Effort] | None:
+    """Return the efforts that a model takes; ``None`` if it is not known whether it thinks."""
+    if thinks is None:
+        return None
+    return [effort for effort in EFFORTS if effort != "none" or not mandatory]
 
 
 def known(capabilities: TargetCapabilities) -> frozenset[str]:

@@ -6,15 +6,16 @@ The fields of ``GET /models`` are other ones: :mod:`~causerie.catalog.filters`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from causerie.catalog.fields import Fields, fields, first
-from causerie.catalog.listing import Listing
+from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
 from causerie.runtime.offload import Turns
 
@@ -22,7 +23,34 @@ PAGE = 40
 _FAR = float("inf")
 _LONGEST = 200
 
-Key = Callable[[Listing], tuple[Decimal | float | str, ...]]
+
+class Searchable(Protocol):
+    """A model of a list. ``price`` is that of a usual million tokens; infinite if not known."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def card(self) -> ModelCard: ...
+    @property
+    def price(self) -> Decimal: ...
+    @property
+    def created(self) -> int: ...
+    @property
+    def throughput(self) -> float | None: ...
+    @property
+    def latency(self) -> float | None: ...
+    @property
+    def context_length(self) -> int | None: ...
+    @property
+    def ends(self) -> date | None: ...
+    @property
+    def parameters(self) -> frozenset[str]: ...
+    @property
+    def input_modalities(self) -> frozenset[str]: ...
+
+
+T = TypeVar("T", bound=Searchable)
+Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
     {
         "newest": ("Newest", lambda one: (-one.created,)),
@@ -89,20 +117,20 @@ class CatalogQuery:
         """Return true if it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
-    async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
+    async def of(self, entries: Sequence[T]) -> Sequence[T]:
         """Return those that are asked for, on all pages, in their order.
 
         They may be many, and what they are sorted by takes time, so it takes turns.
         """
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
-        turns, found = Turns(), list[tuple[Any, Listing]]()
+        turns, found = Turns(), list[tuple[Any, T]]()
         for one in entries:
             if self._fits(one) and _says(one, words):
                 found.append(((*key(one), one.card.name.casefold(), one.id), one))
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def on_page(self, found: Sequence[Listing]) -> Sequence[Listing]:
+    def on_page(self, found: Sequence[T]) -> Sequence[T]:
         """Those of this page."""
         start = (self.page - 1) * PAGE
         return found[start : start + PAGE]
@@ -112,7 +140,11 @@ class CatalogQuery:
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
-    def _fits(self, one: Listing) -> bool:
+    def sorted_by(self, sort: str) -> str:
+        """Return the query of this search in another order."""
+        return replace(self, sort=sort, page=1).address()
+
+    def _fits(self, one: Searchable) -> bool:
         price = one.price
         return (
             (not self.cost or (price == 0) == (self.cost == "free"))
@@ -120,7 +152,7 @@ class CatalogQuery:
             and (not self.author or one.id.partition("/")[0] == self.author)
             and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
             and one.parameters.issuperset(self.parameters)
-            and (not self.takes or takes(one).issuperset(self.takes))
+            and (not self.takes or one.input_modalities.issuperset(self.takes))
             and gives(one).issuperset(self.gives)
             and (not self.context or self.context <= (one.context_length or 0))
         )
@@ -142,18 +174,12 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
-def takes(one: Listing) -> frozenset[str]:
-    """Input modalities of a prompt."""
-    images = any(endpoint.profile.images for endpoint in one.endpoints)
-    return frozenset({"text", "image"}) if images else frozenset({"text"})
-
-
-def gives(_: Listing) -> frozenset[str]:
+def gives(_: Searchable) -> frozenset[str]:
     """Output modalities: this service generates text."""
     return frozenset({"text"})
 
 
-def _says(one: Listing, words: Sequence[str]) -> bool:
+def _says(one: Searchable, words: Sequence[str]) -> bool:
     """Return whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True

@@ -195,7 +195,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
             return ModelProfile(
                 context_length=model.context,
                 max_output_tokens=model.max_output_tokens,
-                thinks=False,
+                thinks=None,
             )
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 from causerie.console.ports import ServiceView
@@ -17,6 +18,11 @@ from causerie.operations.matrix import GROUPS
 from causerie.routing.target_state import TargetStatus
 
 _MILLION = 1_000_000
+_NEARNESS = MappingProxyType(
+    {"ready": 0, "full": 1, "loading": 2}
+    | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
+    | {"down": 4, "failed": 4}
+)
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -43,6 +49,8 @@ class ModelRow:
     images: bool
     price: tuple[Decimal, Decimal] | None
     parameters: Sequence[str]
+    thinks: bool | None
+    """``None``: not known before it has been loaded."""
     efforts: Sequence[str]
     must_think: bool
     defaults: Mapping[str, float]
@@ -66,7 +74,7 @@ class ModelRow:
             "response_format": "structured output",
         }
         found = [word for name, word in words.items() if name in self.parameters]
-        if self.efforts:  # a model that does not think itself has none
+        if self.thinks:
             found.append("thinking")
         return [*found, "images"] if self.images else found
 
@@ -83,6 +91,7 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
     """An entry of the catalog."""
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
+    efforts = reasoning.get("supported_efforts", ())
     architecture = entry.get("architecture") or {}
     return ModelRow(
         id=id,
@@ -93,7 +102,8 @@ def view(entry: Mapping[str, Any]) -> ModelRow:
         images="image" in (architecture.get("input_modalities") or ()),
         price=_price(entry.get("pricing") or {}),
         parameters=tuple(entry.get("supported_parameters") or ()),
-        efforts=tuple(reasoning.get("supported_efforts") or ()),
+        thinks=None if efforts is None else bool(efforts),
+        efforts=tuple(efforts or ()),
         must_think=bool(reasoning.get("mandatory")),
         defaults=entry.get("default_parameters") or {},
     )
@@ -104,18 +114,28 @@ def anchor(model: str) -> str:
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
-def target_badges(service_view: ServiceView) -> Mapping[str, Sequence[StatusBadge]]:
-    """Return the state of the targets of every model, by its id."""
+def target_badges(
+    service_view: ServiceView, targets: Mapping[str, Sequence[str]]
+) -> Mapping[str, Sequence[StatusBadge]]:
+    """Return the states of targets, by the key that they are given under."""
     engines = {each.model: _engine(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
-    made: dict[str, Sequence[StatusBadge]] = {}
-    for entry in service_view.models():
-        id = str(entry.get("id", ""))
-        made[id] = [
+    return {
+        model: [
             engines[name] if name in engines else _target_state(name, target_states.get(name))
-            for name in service_view.answering(id)
+            for name in names
         ]
-    return made
+        for model, names in targets.items()
+    }
+
+
+def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
+    """Return the state of the target that is the nearest to answering, without its name."""
+    found = min(badges, key=lambda each: _NEARNESS.get(each.word, len(_NEARNESS)), default=None)
+    if found is None:
+        return ()
+    detail = found.detail if found.progress is not None else ""
+    return [StatusBadge("", found.word, found.tone, detail, found.progress)]
 
 
 def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
@@ -124,6 +144,12 @@ def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
     own = {each.target for each in engines}
     others = [each for each in service_view.targets() if each.name not in own]
     return [*engines, *(_target_state(each.name, each) for each in others)]
+
+
+def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
+    """Return those that are not ready, the worst first."""
+    found = [each for each in badges if each.tone in ("warn", "bad")]
+    return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
 
 
 def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:

@@ -11,7 +11,8 @@ from causerie.accounts.people import Project
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """A place in the navigation. ``pattern`` is its path; ``group`` names who it is for."""
+    """A place in the navigation. ``pattern`` is its path; ``group`` names who it is for:
+    ``nobody`` is in no project."""
 
     title: str
     pattern: str
@@ -41,7 +42,7 @@ ENTRIES = (
     NavigationEntry("Overview", "/projects/{project}/overview", "home"),
     NavigationEntry("Playground", "/projects/{project}/playground", "chat"),
     NavigationEntry("Models", "/projects/{project}/models", "cube"),
-    NavigationEntry("Catalog", "/catalog", "tag"),
+    NavigationEntry("Models", "/catalog", "cube", "nobody"),
     NavigationEntry("API Keys", "/projects/{project}/keys", "key"),
     NavigationEntry("Usage", "/projects/{project}/usage", "chart"),
     NavigationEntry("Activity", "/projects/{project}/activity", "list"),
@@ -71,8 +72,12 @@ def sections(
             continue
         if "{project}" in entry.pattern and project is None:
             continue
+        if entry.group == "nobody" and project is not None:
+            continue
         target = entry.pattern.replace("{project}", quote(project.id) if project else "")
-        groups.setdefault(entry.group, []).append((entry, target))
+        groups.setdefault("project" if entry.group == "nobody" else entry.group, []).append(
+            (entry, target)
+        )
     here = _longest([target for group in groups.values() for _, target in group], path)
     titles = {"project": "", "operator": "Operator"}
     return [

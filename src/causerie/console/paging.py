@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
@@ -27,6 +27,8 @@ class ListPage(Generic[T]):
     find: str
     sort: str = ""
     """A column; with ``-`` before it from the largest down."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Other fields of the page's address."""
 
     @property
     def pages(self) -> int:
@@ -55,7 +57,7 @@ class ListPage(Generic[T]):
         return self._query(sort=f"-{column}" if falling else column)
 
     def _query(self, **fields: str | int) -> str:
-        asked = {"find": self.find, **fields}
+        asked = {**self.kept, "find": self.find, **fields}
         return "?" + urlencode({name: value for name, value in asked.items() if value})
 
 
@@ -64,10 +66,12 @@ def page_of(
     query: FormFields,
     texts: Callable[[T], Iterable[str]],
     columns: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> ListPage[T]:
     """Return the page that a query asks for; ``texts`` are what ``find`` is looked for in.
 
     ``columns`` give what ``sort`` may name; an item without a value (``None``) is last.
+    ``kept`` are other fields of the address, which its links keep.
     A page that is not there is the last one: what was on it may have been deleted meanwhile.
     """
     find = query.get("find")[:_LONGEST]
@@ -84,7 +88,7 @@ def page_of(
     number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1
     number = min(max(number, 1), max(-(-len(found) // PAGE), 1))
     shown = found[(number - 1) * PAGE : number * PAGE]
-    return ListPage(shown, number, len(found), len(items), find, sort)
+    return ListPage(shown, number, len(found), len(items), find, sort, kept)
 
 
 def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:

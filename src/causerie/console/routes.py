@@ -50,10 +50,9 @@ def routes(service_view: ServiceView, *, open_to_all: bool = False) -> tuple[Pag
         *_sign_in(),
         *_profile(),
         *_keys(KeysPages(service_view)),
-        *_trying(ModelsPages(service_view), PlaygroundPages(service_view)),
-        *_market(
-            MarketPages(service_view), RankingPages(service_view), PublicChatPages(service_view)
-        ),
+        *_playground(PlaygroundPages(service_view)),
+        *_models(ModelsPages(service_view), MarketPages(service_view)),
+        *_public(RankingPages(service_view), PublicChatPages(service_view)),
         *_used(),
         *_project(ProjectPages(service_view), MemberPages()),
         *_operator(OperatorPages(service_view), PersonBoundsPages(service_view)),
@@ -121,27 +120,30 @@ def _keys(keys: KeysPages) -> tuple[PageRoute, ...]:
     )
 
 
-def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[PageRoute, ...]:
+def _playground(playground: PlaygroundPages) -> tuple[PageRoute, ...]:
     return (
         PageRoute("GET", "/projects/{project}/playground", playground.show),
         PageRoute("POST", "/projects/{project}/playground", playground.complete, raw=True),
-        PageRoute("GET", "/projects/{project}/models", models.show),
-        PageRoute("GET", "/projects/{project}/models/states", models.states),
     )
 
 
-def _market(
-    market: MarketPages, rankings: RankingPages, chat: PublicChatPages
-) -> tuple[PageRoute, ...]:
+def _models(models: ModelsPages, market: MarketPages) -> tuple[PageRoute, ...]:
     return (
-        PageRoute("GET", "/catalog", market.show, open=True),
+        PageRoute("GET", f"{_PROJECT}/models", models.show),
+        PageRoute("GET", f"{_PROJECT}/models/states", models.states),
+        PageRoute("GET", "/catalog", models.show_openly, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
         PageRoute("GET", _MODEL, market.model, open=True),
-        PageRoute("GET", f"{_MODEL}/chat", chat.show, open=True),
-        PageRoute("POST", f"{_MODEL}/chat", chat.complete, open=True, raw=True),
         PageRoute("GET", "/providers", market.providers, open=True),
         PageRoute("GET", "/providers/{provider}", market.provider, open=True),
         PageRoute("GET", "/logos/{name}", market.logo, open=True),
+    )
+
+
+def _public(rankings: RankingPages, chat: PublicChatPages) -> tuple[PageRoute, ...]:
+    return (
+        PageRoute("GET", f"{_MODEL}/chat", chat.show, open=True),
+        PageRoute("POST", f"{_MODEL}/chat", chat.complete, open=True, raw=True),
         PageRoute("GET", "/rankings", rankings.show, open=True),
         PageRoute("GET", "/rankings.json", rankings.tell, open=True),
     )

@@ -46,6 +46,7 @@ def environment(
         "ago": ago,
         "money": rounded,
         "exact": exact,
+        "decimal": decimal,
         "count": count,
         "counted": counted,
         "short": short,
@@ -89,6 +90,12 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
 def count(number: int | Decimal) -> str:
     """A whole number, its thousands apart."""
     return f"{int(number):,}"
+
+
+def decimal(amount: Decimal) -> str:
+    """Return an amount of money to a hundredth of a cent, so that a column of them is aligned."""
+    least = Decimal("0.0001")
+    return f"< ${least}" if 0 < amount < least / 2 else f"${amount:,.4f}"
 
 
 def counted(number: int, noun: str) -> str:

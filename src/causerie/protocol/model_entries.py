@@ -56,8 +56,14 @@ class Modalities(Struct, frozen=True, kw_only=True):
     output_modalities: Sequence[str]
 
 
+_Efforts = Annotated[
+    Sequence[Effort] | None,
+    Meta(description="`null` until the model has been loaded: whether it thinks is not known."),
+]
+
+
 class ReasoningSupport(Struct, frozen=True, kw_only=True):
-    supported_efforts: Sequence[Effort]
+    supported_efforts: _Efforts
     mandatory: bool
 
 
@@ -99,7 +105,7 @@ class Links(Struct, frozen=True, kw_only=True):
 
 
 class RouterReasoning(Struct, frozen=True, kw_only=True):
-    supported_efforts: Sequence[Effort]
+    supported_efforts: _Efforts
     default_effort: Effort
     mandatory: bool
     supports_max_tokens: bool = True

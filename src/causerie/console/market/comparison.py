@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from msgspec import to_builtins
 
 from causerie.catalog.listing import Listing
-from causerie.catalog.search import takes
 from causerie.console.catalogue import ModelRow, grouped, view
 from causerie.console.market.endpoints import EndpointRow, endpoints
-from causerie.console.market.row import ModelListRow, row
+from causerie.console.market.row import ModelListRow, ModelPrice, price, row
 
 MOST = 4
 
@@ -21,6 +20,7 @@ class Compared:
     """One model with all that is compared."""
 
     row: ModelListRow
+    price: ModelPrice
     view: ModelRow
     endpoints: Sequence[EndpointRow]
     takes: Sequence[str]
@@ -65,8 +65,8 @@ class Comparison:
 _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "context": (lambda one: one.row.context, 1),
     "output": (lambda one: one.output, 1),
-    "prompt": (lambda one: float(one.row.price.prompt), -1),
-    "completion": (lambda one: float(one.row.price.completion), -1),
+    "prompt": (lambda one: float(one.price.prompt), -1),
+    "completion": (lambda one: float(one.price.completion), -1),
     "latency": (lambda one: one.row.latency, -1),
     "throughput": (lambda one: one.row.throughput, 1),
     "uptime": (lambda one: one.uptime, 1),
@@ -79,9 +79,10 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> Compari
     models = [
         Compared(
             row(one),
+            price(one.cheapest.tariff),
             view(to_builtins(one.entry())),
             endpoints(one),
-            sorted(takes(one)),
+            sorted(one.input_modalities),
             [each.id for each in variants(one.id, entries)],
         )
         for one in chosen

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causerie.catalog.listing import Listing
-from causerie.catalog.search import gives, takes
+from causerie.catalog.search import Searchable, gives
 from causerie.console.catalogue import grouped
 
 
@@ -20,16 +19,19 @@ class Facets:
     takes: Sequence[str]
     gives: Sequence[str]
     ending: bool
+    free: bool
+    """Some cost nothing, and some cost something."""
 
 
-def facets(entries: Sequence[Listing]) -> Facets:
+def facets(entries: Sequence[Searchable]) -> Facets:
     """Of all entries, whatever is searched for."""
-    authors = Counter(one.id.partition("/")[0] for one in entries)
+    authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*(one.parameters for one in entries))
     return Facets(
         sorted(authors.items(), key=lambda each: each[0].casefold()),
         grouped(sorted(parameters)),
-        sorted(frozenset[str]().union(*map(takes, entries))),
+        sorted(frozenset[str]().union(*(one.input_modalities for one in entries))),
         sorted(frozenset[str]().union(*map(gives, entries))),
         any(one.ends is not None for one in entries),
+        0 < sum(one.price == 0 for one in entries) < len(entries),
     )

@@ -9,7 +9,6 @@ from decimal import Decimal
 from urllib.parse import quote
 
 from causerie.catalog.listing import Listing
-from causerie.catalog.search import takes
 from causerie.catalog.tariff import Tariff
 
 _MILLION = 1_000_000
@@ -45,17 +44,20 @@ class ModelListRow:
     name: str
     description: str
     context: int | None
-    price: ModelPrice
+    price: ModelPrice | None
     latency: float | None
     throughput: float | None
     endpoints: int
     abilities: Sequence[str]
     ends: date | None
+    parameters: Sequence[tuple[str, Sequence[str]]] = ()
+    """By what they are for; only where ``path`` is empty."""
+    public: bool = True
 
     @property
     def path(self) -> str:
-        """Of its page, below the console's own."""
-        return path_of(self.id)
+        """Of its page, below the console's own; empty for a model that the catalog has not."""
+        return path_of(self.id) if self.public else ""
 
 
 def row(one: Listing) -> ModelListRow:
@@ -63,7 +65,7 @@ def row(one: Listing) -> ModelListRow:
     known = frozenset[str]().union(*(each.parameters for each in one.endpoints if each.measured))
     thinks = any(each.profile.thinks for each in one.endpoints if each.measured)
     abilities = [word for name, word in _WORDS if name in known and (thinks or name != "reasoning")]
-    if "image" in takes(one):
+    if "image" in one.input_modalities:
         abilities.append("images")
     return ModelListRow(
         id=one.id,

@@ -1,4 +1,4 @@
-"""The public catalog: a list that is searched, models side by side, and a page for each."""
+"""The public catalog: models side by side, and a page for each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from msgspec import to_builtins
 from causerie.catalog.costs import USUAL_LOAD, CostAssumptions, costs
 from causerie.catalog.door_catalog import DoorCatalog
 from causerie.catalog.listing import Listing
-from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
 from causerie.console.catalogue import view
 from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
-from causerie.console.market.facets import facets
 from causerie.console.market.providers import providers
 from causerie.console.market.row import price, row
 from causerie.console.market.trend import trend
@@ -22,7 +20,6 @@ from causerie.console.request_context import RequestContext
 from causerie.console.snippets import router_snippets
 from causerie.errors import InvalidRequest, NotFound
 
-_CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 _KEY = "YOUR_API_KEY"
 
 
@@ -31,32 +28,6 @@ class MarketPages:
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view
-
-    async def show(self, context: RequestContext) -> None:
-        """``GET /catalog``: the entries that the fields of the address ask for."""
-        entries = self._market().entries()
-        problem, search, found = None, CatalogQuery(), list[Listing]()
-        try:
-            search = CatalogQuery.parse(context.query)
-            found = list(await search.of(entries))
-        except InvalidRequest as failure:
-            problem = failure
-        values = {
-            "search": search,
-            "rows": [row(one) for one in search.on_page(found)],
-            "count": len(found),
-            "total": len(entries),
-            "pages": -(-len(found) // PAGE),
-            "first": (search.page - 1) * PAGE + 1,
-            "problem": problem,
-            "most": MOST,
-        }
-        status = problem.status if problem is not None else 200
-        if context.by_script:
-            await context.show_openly("catalog/results.html", status=status, **values)
-            return
-        narrowing = {"facets": facets(entries), "choices": _CHOICES}
-        await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
 
     async def compare(self, context: RequestContext) -> None:
         """``GET /catalog/compare?model=…&model=…``."""

@@ -1,46 +1,107 @@
-"""The page of models, and the part of it that is fetched again while it is open."""
+"""The page of all models: public entries for everybody, and for members what their keys may name.
+
+Operators also see the targets of each model, and how they stand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
 
-from causerie.console.catalogue import ModelRow, target_badges, view
+from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
+from causerie.console.catalogue import StatusBadge, anchor, best, target_badges
+from causerie.console.market.comparison import MOST
+from causerie.console.market.facets import facets
+from causerie.console.market.offers import Offer, offer_row, offers, sources
 from causerie.console.ports import ServiceView
-from causerie.console.request_context import RequestContext
+from causerie.console.request_context import PREFIX, RequestContext
+from causerie.errors import InvalidRequest, NotFound
+
+_CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
 class ModelsPages:
-    """Pages of the models that are served here."""
+    """One list at two addresses: in a project, and for everybody."""
 
     def __init__(self, service_view: ServiceView) -> None:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/models``; ``?find=`` narrows them down."""
-        await context.project()
-        find = context.query.get("find")[:100]
-        await context.show(
-            "models.html",
-            models=self._found(find),
-            target_badges=target_badges(self._service_view),
-            find=find,
-            nothing=not self._service_view.models(),
-        )
+        """``GET /projects/{project}/models``: the models that the fields of the address ask for."""
+        project = (await context.project()).project
+        path = f"/projects/{project.id}/models"
+        if find := context.query.get("find"):  # what the field of the search was called before
+            context.go(f"{path}?{urlencode({'q': find})}")
+            return
+        callable_ids = {str(entry.get("id", "")) for entry in self._service_view.models()}
+        await self._page(context, path, callable_ids=callable_ids)
+
+    async def show_openly(self, context: RequestContext) -> None:
+        """``GET /catalog``: the public entries; members are led to the list of their project."""
+        if self._service_view.market() is None:
+            raise NotFound("There is no such page.")
+        if context.user is not None:
+            found = await context.accounts.projects.of(context.user)
+            if found:
+                query = f"?{context.exchange.query}" if context.exchange.query else ""
+                context.go(f"/projects/{found[0][0].id}/models{query}")
+                return
+        await self._page(context, "/catalog", public=True)
 
     async def states(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/models/states``: how those that were found stand now."""
+        """``GET /projects/{project}/models/states``: how those on the page stand now."""
         await context.project()
+        search = CatalogQuery.parse(context.query)
+        shown = search.on_page(await search.of(offers(self._service_view, public=False)))
+        states = self._states(context, shown)
         await context.show(
-            "models_states.html",
-            models=self._found(context.query.get("find")),
-            target_badges=target_badges(self._service_view),
+            "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
         )
 
-    def _found(self, find: str) -> Sequence[ModelRow]:
-        models = [view(entry) for entry in self._service_view.models()]
-        return [each for each in models if _fits(find, each.id, each.name, each.description)]
+    async def _page(
+        self,
+        context: RequestContext,
+        path: str,
+        *,
+        public: bool = False,
+        callable_ids: set[str] | frozenset[str] = frozenset(),
+    ) -> None:
+        entries = offers(self._service_view, public=public)
+        problem, search, found = None, CatalogQuery(), list[Offer]()
+        try:
+            search = CatalogQuery.parse(context.query)
+            found = list(await search.of(entries))
+        except InvalidRequest as failure:
+            problem = failure
+        shown = search.on_page(found)
+        engines = frozenset(each.model for each in self._service_view.status())
+        values: dict[str, Any] = {
+            "here": PREFIX + path,
+            "public": public,
+            "search": search,
+            "rows": [(offer_row(one), sources(one, engines), anchor(one.id)) for one in shown],
+            "states": {} if public else self._states(context, shown),
+            "callable_ids": callable_ids,
+            "count": len(found),
+            "total": len(entries),
+            "pages": -(-len(found) // PAGE),
+            "first": (search.page - 1) * PAGE + 1,
+            "problem": problem,
+            "most": MOST,
+        }
+        status = problem.status if problem is not None else 200
+        if context.by_script:
+            await context.show_openly("catalog/results.html", status=status, **values)
+            return
+        narrowing = {"facets": facets(entries), "choices": _CHOICES}
+        await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
 
-
-def _fits(find: str, *texts: str) -> bool:
-    wanted = find.casefold().split()
-    return all(any(word in text.casefold() for text in texts) for word in wanted)
+    def _states(
+        self, context: RequestContext, shown: Sequence[Offer]
+    ) -> Mapping[str, Sequence[StatusBadge]]:
+        """Return the states of models by id: of every target for operators, else the best."""
+        found = target_badges(self._service_view, {one.id: one.targets for one in shown})
+        if context.me.operator:
+            return found
+        return {id: best(badges) for id, badges in found.items()}

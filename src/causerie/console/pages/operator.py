@@ -12,6 +12,7 @@ from causerie.accounts.links import OneTimeLink
 from causerie.accounts.people import User
 from causerie.accounts.summaries import DAYS, PersonSummary, ProjectSummary
 from causerie.console.audit_page import AuditListing, show_audit
+from causerie.console.catalogue import service_badges, troubled
 from causerie.console.pages import links
 from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
@@ -33,6 +34,8 @@ class OperatorPages:
             engines=self._service_view.status(),
             targets=self._service_view.targets(),
             workers=self._service_view.workers(),
+            troubled=len(troubled(service_badges(self._service_view))),
+            operations=self._service_view.operations is not None,
         )
 
     async def users(self, context: RequestContext) -> None:

@@ -10,7 +10,7 @@ from causerie.accounts.people import Project
 from causerie.accounts.rights import Action
 from causerie.accounts.spending import SpendingReader
 from causerie.accounts.usage import RecordFilter, Step, UsageQuery, UsageSum
-from causerie.console.catalogue import StatusBadge, service_badges
+from causerie.console.catalogue import StatusBadge, service_badges, troubled
 from causerie.console.explanations import RequestExplanation, explain
 from causerie.console.pages.usage import total
 from causerie.console.ports import ServiceView
@@ -117,10 +117,9 @@ class OverviewPages:
 
     async def _health(self, context: RequestContext) -> ServiceHealth:
         badges = service_badges(self._service_view)
-        troubled = [each for each in badges if each.tone in ("warn", "bad")]
-        troubled.sort(key=lambda each: each.tone)  # "bad" is before "warn"
+        ailing = troubled(badges)
         today = await _used(context, None, _midnight(context.services.clock()))
-        return ServiceHealth(len(badges) - len(troubled), troubled, today)
+        return ServiceHealth(len(badges) - len(ailing), ailing, today)
 
 
 async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:

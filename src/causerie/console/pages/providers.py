@@ -59,7 +59,7 @@ class ProvidersPages:
             away=() if shown else away,
             models=sorted(served),
             model=shown,
-            columns=_columns(views) if shown else (),
+            compared=_columns(views) if shown else (),
             groups=groups(),
             query=urlencode({"model": shown}) if shown else "",
             most=_MOST_TARGETS,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from types import MappingProxyType
 from urllib.parse import urlencode
 
 from causerie.accounts.time_buckets import UsageBucket, time_buckets
@@ -110,6 +111,21 @@ class UsageRow:
     sum: UsageSum
 
 
+_COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = MappingProxyType(
+    {
+        "name": lambda row: row.name.casefold(),
+        "requests": lambda row: row.sum.requests,
+        "errors": lambda row: row.sum.refused + row.sum.failed,
+        "prompt": lambda row: row.sum.prompt,
+        "cached": lambda row: row.sum.cached,
+        "completion": lambda row: row.sum.completion,
+        "reasoning": lambda row: row.sum.reasoning,
+        "ttft": lambda row: row.sum.first_token_seconds,
+        "cost": lambda row: row.sum.cost,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TtftRow:
     """TTFT of a group: percentiles, in seconds; ``kept``: their group is known."""
@@ -139,7 +155,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
     rows = await asyncio.to_thread(_rows, groups, wish, names)
-    page = page_of(rows, context.query, lambda row: (row.name,))
+    kept = {**wish.period.fields(), **wish.fields}
+    page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
     speeds = await reader.speeds(wish, names) if timed else ()
     await context.show(
         "usage.html",

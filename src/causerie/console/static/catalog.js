@@ -38,7 +38,8 @@ function keep(models) {
 /** Tick what was chosen, also on other pages of the list; those that are not here go along. */
 function show() {
   const form = document.querySelector("[data-choose]");
-  if (!form) return;
+  const bar = form?.querySelector(".compare-bar"); // only the public catalog compares
+  if (!bar) return;
   const models = chosen();
   const most = Number(form.dataset.choose);
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
@@ -54,7 +55,6 @@ function show() {
     field.value = each;
     form.append(field);
   }
-  const bar = form.querySelector(".compare-bar");
   bar.toggleAttribute("data-chosen", models.length > 0);
   bar.querySelector(".button-main").disabled = models.length < 2;
   bar.querySelector("[data-choose-clear]").hidden = models.length === 0;

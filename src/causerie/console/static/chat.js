@@ -5,7 +5,7 @@ import { answerable, codeDialog } from "./code.js";
 import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
-import { option, takesImages } from "./models.js";
+import { option, takesImages, thinks } from "./models.js";
 import { Pane } from "./pane.js";
 import { Settings } from "./settings.js";
 import { toast } from "./toast.js";
@@ -175,13 +175,28 @@ class ChatPage {
     element("away").hidden = !failure || failure.status === 401;
     element("away-why").textContent = failure?.message || "";
     element("none").hidden = Boolean(failure) || this.entries.length > 0;
+    this.offer();
+    this.settings.follow();
+    this.changed();
+  }
+
+  /** The models, as choices. */
+  offer() {
     for (const pane of this.panes) {
       const before = pane.model;
       pane.select.replaceChildren(...this.entries.map(option));
       pane.choose(before);
     }
-    this.settings.follow();
-    this.changed();
+  }
+
+  /** Once a model has replied it is loaded, and its door knows whether it thinks. */
+  async learn(model) {
+    const entry = this.entry(model);
+    if (!entry || thinks(entry) !== "maybe") return;
+    try {
+      this.entries = await this.door.models();
+      this.offer();
+    } catch { /* the next reply asks again */ }
   }
 
   listen() {

@@ -69,6 +69,43 @@ addEventListener("pageshow", () => { // also a page that the way back brings up 
   for (const form of document.querySelectorAll("form[aria-busy]")) form.removeAttribute("aria-busy");
 });
 
+const SLOW = 400; // milliseconds after which a page that is on its way is announced
+const GIVEN_UP = 15000; // by then what was asked for was a file, or nothing
+
+/** The shape of the next page, where that takes long: it may wait for a provider. */
+function showSkeleton() {
+  const page = document.querySelector("#main > .page");
+  if (!page || page.dataset.waits !== undefined) return;
+  const shape = document.createElement("div");
+  shape.className = "skeleton-page";
+  shape.setAttribute("role", "status");
+  shape.setAttribute("aria-label", "The page is loading");
+  for (let part = 0; part < 3; part += 1) {
+    const bar = document.createElement("span");
+    bar.className = "skeleton";
+    shape.append(bar);
+  }
+  page.append(shape);
+  page.dataset.waits = "";
+  scrollTo(0, 0);
+  setTimeout(hideSkeleton, GIVEN_UP);
+}
+
+function hideSkeleton() {
+  document.querySelector(".skeleton-page")?.remove();
+  document.querySelector(".page[data-waits]")?.removeAttribute("data-waits");
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const to = new URL(link.href, location.href);
+  const same = to.pathname === location.pathname && to.search === location.search;
+  if (link.matches("[download], [target], [hx-get]") || to.origin !== location.origin || same) return;
+  setTimeout(showSkeleton, SLOW);
+});
+addEventListener("pageshow", hideSkeleton);
+
 for (const toast of document.querySelectorAll(".toast")) {
   setTimeout(() => toast.remove(), 6000);
 }

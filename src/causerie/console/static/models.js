@@ -10,16 +10,24 @@ export function takesImages(entry) {
 export function abilities(entry) {
   const has = entry.supported_parameters || [];
   const found = Object.keys(WORDS).filter((name) => has.includes(name)).map((name) => WORDS[name]);
-  if (entry.reasoning?.supported_efforts?.length) found.push("thinking");
+  if (thinks(entry) === "yes") found.push("thinking");
   if (takesImages(entry)) found.push("images");
   const context = entry.context_length;
   return context ? [...found, `${new Intl.NumberFormat("en").format(context)} tokens of context`] : found;
+}
+
+/** Whether a model thinks: yes, no, or maybe, before it has been loaded. */
+export function thinks(entry) {
+  if (!entry.reasoning) return "no";
+  if (entry.reasoning.supported_efforts === null) return "maybe";
+  return entry.reasoning.supported_efforts?.length ? "yes" : "no";
 }
 
 /** An option that says which settings its model has; `Settings.follow` reads it. */
 export function option(entry) {
   const made = new Option(entry.id, entry.id);
   made.dataset.parameters = (entry.supported_parameters || []).join(" ");
+  made.dataset.thinks = thinks(entry);
   made.dataset.efforts = (entry.reasoning?.supported_efforts || []).join(" ");
   made.dataset.must = entry.reasoning?.mandatory ? "yes" : "no";
   made.dataset.defaults = JSON.stringify(entry.default_parameters || {});

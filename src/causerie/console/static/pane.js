@@ -75,6 +75,7 @@ export class Pane {
     }
     this.running = null;
     await this.page.keep();
+    await this.page.learn(body.model);
     this.page.changed();
   }
 

@@ -107,7 +107,8 @@ export class Settings {
     for (const field of this.form.querySelectorAll("[data-number]")) {
       field.placeholder = defaults[field.name] ?? field.dataset.unset;
     }
-    this.efforts(option.dataset.efforts.split(" ").filter(Boolean), has("reasoning_effort"));
+    this.offerThinking(option.dataset.thinks !== "no");
+    this.efforts(option.dataset, has("reasoning_effort"));
     const must = option.dataset.must === "yes";
     for (const radio of this.form.querySelectorAll('[name="thinking"]')) {
       radio.disabled = radio.value === "off" && must;
@@ -119,10 +120,19 @@ export class Settings {
     this.check("schema");
   }
 
-  efforts(known, there) {
+  /** A model that does not think has no choice; what was chosen for another one stays, unsent. */
+  offerThinking(offered) {
+    const part = this.form.querySelector('[data-part="thinking"]');
+    part.hidden = !offered;
+    if (!offered) part.disabled = true;
+  }
+
+  /** Until a model has been loaded, it may take any. */
+  efforts({ efforts, thinks }, there) {
+    const known = efforts.split(" ");
     const field = this.form.elements.effort;
     field.disabled = !there || this.chosen("thinking") === "off";
-    for (const option of field.options) option.hidden = Boolean(option.value) && !known.includes(option.value);
+    for (const option of field.options) option.hidden = thinks === "yes" && Boolean(option.value) && !known.includes(option.value);
     if (field.selectedOptions[0]?.hidden) field.value = "";
   }
 
