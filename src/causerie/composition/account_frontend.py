@@ -13,8 +13,6 @@ from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
 
-from msgspec import structs
-
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.entry import StoredEntry
@@ -25,6 +23,7 @@ from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.account_conditions import AccountConditions
+from causerie.composition.branding import branding, logos
 from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
 from causerie.composition.mail import mail_server
@@ -32,7 +31,6 @@ from causerie.composition.operations import LiveOperations
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, SignUp
-from causerie.console.branding import Branding
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.edge.ownership import owned
@@ -141,7 +139,8 @@ class AccountFrontend:
             Site(
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
-                Branding(**structs.asdict(parts.settings.branding)),
+                branding(parts.settings.branding),
+                logos(parts.settings.branding),
             ),
             clock=clock,
             sign_up=SignUp(self._outbox) if options.sign_up else None,

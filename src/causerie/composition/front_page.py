@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from causerie.edge.application import Edge
 from causerie.edge.doors import nothing_at
 from causerie.edge.exchange import Exchange
@@ -61,10 +59,10 @@ class FrontPage:
 
 
 def _make(branding: BrandingSettings) -> ChatPage:
-    from causerie.console.branding import Branding  # noqa: PLC0415 - as below
+    from causerie.composition.branding import branding as presented  # noqa: PLC0415 - as below
     from causerie.console.chat_page import ChatPage  # noqa: PLC0415 - memory, for visitors only
 
-    return ChatPage(_STATIC, Branding(**structs.asdict(branding)))
+    return ChatPage(_STATIC, presented(branding))
 
 
 def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:

@@ -14,6 +14,7 @@ from causerie.accounts.names import new_token
 from causerie.accounts.sessions import form_token_fits
 from causerie.console.cookies import token_in
 from causerie.console.fields import FormFields
+from causerie.console.logos import Logos
 from causerie.console.navigation import ENTRIES
 from causerie.console.origin import Site
 from causerie.console.ports import ServiceView
@@ -70,12 +71,13 @@ class ConsoleApplication:
         """``providers`` are those that people may sign in with now."""
         site = site or Site()
         self._statics = Statics(_STATIC, site.brand.style())
+        logos = Logos(f"{PREFIX}/logos", site.logos)
         pages = routes(service_view, open_to_all=sign_up is not None)
         self._routes = RouteTable(pages, str.isprintable)
         paths = {page.path for page in pages}
         self._services = ConsoleServices(
             accounts,
-            environment(self._statics, site.brand),
+            environment(self._statics, site.brand, logos),
             site,
             clock,
             tuple(each for each in ENTRIES if each.pattern in paths),
@@ -83,6 +85,7 @@ class ConsoleApplication:
             providers,
             lambda: service_view.market() is not None,
             sign_up.outbox if sign_up is not None else None,
+            logos,
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -14,6 +14,7 @@ from causerie.accounts.entry import EntryKind
 from causerie.accounts.people import Actor
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.operations.configuring import Configuring, EntryView
+from causerie.operations.trial import ListedModel
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -36,6 +37,16 @@ def named(
         if (each.kind, each.name, each.locked) == (kind, name, locked):
             return each
     return None
+
+
+def picked_model(text: str) -> ListedModel:
+    """Return a model as the form has it; raise :class:`InvalidRequest`."""
+    try:
+        return msgspec.json.decode(text, type=ListedModel)
+    except msgspec.MsgspecError as failure:
+        raise InvalidRequest("What was picked cannot be read; pick again.", param="pick") from (
+            failure
+        )
 
 
 def changeable(entries: Sequence[EntryView], kind: EntryKind, name: str) -> EntryView:

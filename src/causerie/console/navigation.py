@@ -49,6 +49,7 @@ ENTRIES = (
     NavigationEntry("Health", "/operator", "pulse", "operator"),
     NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
     NavigationEntry("Aliases", "/operator/aliases", "tag", "operator"),
+    NavigationEntry("Catalog models", "/operator/catalog", "cube", "operator"),
     NavigationEntry("Routing", "/operator/explain", "route", "operator"),
     NavigationEntry("Alerts", "/operator/alerts", "bell", "operator"),
     NavigationEntry("Users", "/operator/users", "people", "operator"),

@@ -53,5 +53,9 @@ NOTICES = MappingProxyType(
         "alias-enabled": "The alias is on again.",
         "alias-disabled": "The alias is off; requests for it are refused.",
         "alias-deleted": "The alias was deleted.",
+        "models-published": "What was picked is published; the catalog shows it now.",
+        "catalog-model-enabled": "The model is in the catalog.",
+        "catalog-model-disabled": "The model was taken out of the catalog; its entry is kept.",
+        "catalog-model-deleted": "The model was deleted from the catalog.",
     }
 )

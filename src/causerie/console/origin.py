@@ -9,9 +9,11 @@ attributes of the visitor's own cookie.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from causerie.console.branding import Branding
+from causerie.console.logos import Logo
 from causerie.edge.exchange import Exchange
 from causerie.errors import Forbidden
 
@@ -29,6 +31,8 @@ class Site:
     address: str = ""
     proxies: tuple[Network, ...] = ()
     brand: Branding = Branding()  # noqa: RUF009 - frozen
+    logos: Mapping[str, Logo] = field(default_factory=dict)
+    """By the names of authors and providers."""
 
     def secure(self, exchange: Exchange) -> bool:
         """Return true if the visitor came by https."""

@@ -20,6 +20,7 @@ from causerie.accounts.sessions import Session, SessionClient, form_token
 from causerie.catalog.page_cache import CachedPage
 from causerie.console.cookies import cookie
 from causerie.console.fields import FormFields
+from causerie.console.logos import Logos
 from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
@@ -56,6 +57,7 @@ class ConsoleServices:
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     has_catalog: Callable[[], bool] = bool
     outbox: Outbox | None = None
+    logos: Logos = Logos("", {})  # noqa: RUF009 - never changed
 
     def leads_to(self) -> tuple[NavigationEntry, ...]:
         """The entries of the navigation that there are pages behind now."""
@@ -195,6 +197,11 @@ class RequestContext:
     def send(self, status: int, text: str) -> None:
         """Send text that was made already."""
         self.exchange.respond(status, text.encode(), content_type=_HTML, headers=self._own())
+
+    def send_image(self, content_type: str, content: bytes) -> None:
+        """Send an image that everybody may see; a new one has another address."""
+        headers = {**HEADERS, "cache-control": "public, max-age=86400"}
+        self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     async def save(self, file: Export) -> None:
         """Send a file that the browser saves."""

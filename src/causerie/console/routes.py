@@ -14,6 +14,8 @@ from causerie.console.pages import (
 )
 from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
+from causerie.console.pages.catalog_entries import CatalogEntryPages
+from causerie.console.pages.catalog_import import CatalogImportPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -128,6 +130,9 @@ def _market(market: MarketPages) -> tuple[PageRoute, ...]:
         PageRoute("GET", "/catalog", market.show, open=True),
         PageRoute("GET", "/catalog/compare", market.compare, open=True),
         PageRoute("GET", "/catalog/{author}/{slug}", market.model, open=True),
+        PageRoute("GET", "/providers", market.providers, open=True),
+        PageRoute("GET", "/providers/{provider}", market.provider, open=True),
+        PageRoute("GET", "/logos/{name}", market.logo, open=True),
     )
 
 
@@ -182,6 +187,7 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         *_alerts(AlertsPages(operations.alerts)),
         *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
         *_aliases(AliasPages(operations)),
+        *_catalog_entries(CatalogEntryPages(operations), CatalogImportPages(operations)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
     )
@@ -227,6 +233,21 @@ def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{alias}/disable", aliases.disable),
         PageRoute("GET", f"{alias}/delete", aliases.ask_deletion),
         PageRoute("POST", f"{alias}/delete", aliases.delete),
+    )
+
+
+def _catalog_entries(
+    entries: CatalogEntryPages, imports: CatalogImportPages
+) -> tuple[PageRoute, ...]:
+    entry, provider = "/operator/catalog/{entry}", "/operator/providers/{provider}"
+    return (
+        PageRoute("GET", "/operator/catalog", entries.list),
+        PageRoute("POST", f"{entry}/enable", entries.enable),
+        PageRoute("POST", f"{entry}/disable", entries.disable),
+        PageRoute("GET", f"{entry}/delete", entries.ask_deletion),
+        PageRoute("POST", f"{entry}/delete", entries.delete),
+        PageRoute("GET", f"{provider}/publish", imports.show),
+        PageRoute("POST", f"{provider}/publish", imports.publish),
     )
 
 

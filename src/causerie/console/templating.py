@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from causerie.accounts.money import exact, rounded
 from causerie.console.branding import Branding
 from causerie.console.capabilities import folded
+from causerie.console.logos import Logos, initials
 from causerie.console.statics import Statics
 
 _LOOKS = {
@@ -24,7 +25,11 @@ _LOOKS = {
 _THOUSAND = 1000
 
 
-def environment(statics: Statics, brand: Branding) -> Environment:
+def environment(
+    statics: Statics,
+    brand: Branding,
+    logos: Logos = Logos("", {}),  # noqa: B008 - never changed
+) -> Environment:
     """The environment that every page is rendered in."""
     made = Environment(
         loader=PackageLoader("causerie.console"),
@@ -51,7 +56,7 @@ def environment(statics: Statics, brand: Branding) -> Environment:
         "stamp": stamp,
     }
     made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
-    made.globals["brand"] = brand
+    made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
     return made
 
 

@@ -14,6 +14,7 @@ from causerie.accounts.authorization import Clock
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
 from causerie.management.alerts import AlertOperations
+from causerie.management.catalog_import import CatalogImportOperations
 from causerie.management.configuration import ConfigurationOperations
 from causerie.management.document import document
 from causerie.management.keys import KeyOperations
@@ -25,6 +26,7 @@ from causerie.management.reading import body_of, query_of
 from causerie.management.route import ID_PATTERN, ApiCall
 from causerie.management.routes import (
     alert_routes,
+    catalog_import_routes,
     configuration_routes,
     key_routes,
     people_routes,
@@ -71,6 +73,7 @@ class Management:
             *usage_routes(UsageOperations(accounts, clock)),
             *provider_routes(ProviderOperations(operations)),
             *configuration_routes(ConfigurationOperations(operations.configuration)),
+            *catalog_import_routes(CatalogImportOperations(operations.configuration)),
             *alert_routes(AlertOperations(operations.alerts)),
         ]
         self._routes = RouteTable(self.routes, re.compile(ID_PATTERN).fullmatch)

@@ -22,6 +22,13 @@ from causerie.management.bodies import (
     SetRecording,
     TransferKey,
 )
+from causerie.management.catalog_import import (
+    CatalogImportOperations,
+    OfferList,
+    OfferQuery,
+    PublishedList,
+    PublishModels,
+)
 from causerie.management.configuration import (
     ChangeEntry,
     ConfigurationOperations,
@@ -217,6 +224,16 @@ def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
               desk.delete, NoQuery, NoBody, NoneType),
         route("POST /providers/test", "Test a provider",
               desk.test, NoQuery, TestProvider, Trial),
+    ]
+
+
+def catalog_import_routes(desk: CatalogImportOperations) -> list[AnyRoute]:
+    """Return the operations that publish models of providers, for operators."""
+    return [
+        route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog",
+              desk.offers, OfferQuery, NoBody, OfferList),
+        route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog",
+              desk.publish, NoQuery, PublishModels, PublishedList),
     ]
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
+from causerie.errors import NotFound
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
 from causerie.operations.trial import ListedModel
 
-_PARTS = ("prompt", "completion")
+PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
 _DIGITS = Decimal("0.000000001")  # of money in the configuration
 
 State = Literal["new", "changed", "same", "gone"]
@@ -70,10 +71,19 @@ def taken_over(
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             settings = {**alias.settings, **_published(one)}
             if settings != alias.settings:
-                made[one.id] = _changed(alias, settings)
+                made[one.id] = changed(alias, settings)
     dropped = _without(provider.name, entries, gone)
     contexts = _with_contexts(provider, picked, gone)
     return [*contexts, *made.values(), *dropped]
+
+
+def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
+    """Return the entry of a provider, that of the file first; raise :class:`NotFound`."""
+    found = [each for each in entries if (each.kind, each.name) == ("provider", name)]
+    for each in sorted(found, key=lambda one: not one.locked):
+        if each.in_force:
+            return each
+    raise NotFound("No provider of this name is in force; switch it on first.", code="not_found")
 
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
@@ -99,7 +109,7 @@ def _compared(
     new_context = one.context_length is not None and one.context_length != context
     new_price = found.alone and any(
         Decimal(amount) != Decimal((price or {}).get(part, "0"))
-        for part, amount in _published_price(one).items()
+        for part, amount in published_price(one).items()
     )
     if not new_context and not new_price:
         return found
@@ -141,21 +151,22 @@ def _price(alias: EntryView | None) -> Mapping[str, str] | None:
     return alias.settings.get("price") if alias is not None else None
 
 
-def _published_price(one: ListedModel) -> Mapping[str, str]:
+def published_price(one: ListedModel) -> Mapping[str, str]:
     """Return the price as the configuration has it; what is not published is left out."""
-    amounts = zip(_PARTS, (one.prompt_price, one.completion_price), strict=True)
-    return {part: _money(amount) for part, amount in amounts if amount is not None}
+    found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
+    return {part: money(amount) for part, amount in found.items() if amount is not None}
 
 
-def _money(amount: str) -> str:
+def money(amount: str | Decimal) -> str:
+    """Return an amount as the configuration has it."""
     try:
         return f"{Decimal(amount).quantize(_DIGITS).normalize():f}"
     except InvalidOperation:
-        return amount  # which the configuration refuses
+        return str(amount)  # which the configuration refuses
 
 
 def _published(one: ListedModel) -> dict[str, Any]:
-    price = _published_price(one)
+    price = published_price(one)
     return {"price": dict(price)} if price else {}
 
 
@@ -170,7 +181,8 @@ def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
     return settings
 
 
-def _changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
+def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
+    """Return the change of an entry that was read before to these settings."""
     wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
@@ -188,7 +200,7 @@ def _without(
             if each.get("provider") != provider or each.get("model") not in models
         ]
         if kept:
-            yield _changed(alias, {**alias.settings, "targets": kept})
+            yield changed(alias, {**alias.settings, "targets": kept})
         else:
             yield EntryStep(kind="alias", id=alias.id)
 
@@ -206,4 +218,4 @@ def _with_contexts(
             known = models.get(one.id, {"id": one.id})
             models[one.id] = {**known, "context_length": one.context_length}
     if list(models.values()) != before:
-        yield _changed(provider, {**provider.settings, "models": list(models.values())})
+        yield changed(provider, {**provider.settings, "models": list(models.values())})

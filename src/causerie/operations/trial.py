@@ -19,6 +19,7 @@ from causerie.providers.target import ProviderTarget
 _LIST_SECONDS = 10.0
 _MOST_MODELS = 2000
 _LONGEST_WORDS = 300
+_LONGEST_DESCRIPTION = 500
 _TOKENS = 32
 _MILLION = 1_000_000
 
@@ -29,8 +30,17 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     id: str
     name: str | None = None
     context_length: int | None = None
+    max_output_tokens: int | None = None
     prompt_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
     completion_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
+    cached_price: Annotated[
+        str | None, Meta(description="Per million prompt tokens from the cache, if above 0.")
+    ] = None
+    reasoning_price: Annotated[
+        str | None, Meta(description="Per million tokens of reasoning, if above 0.")
+    ] = None
+    request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
+    description: str | None = None
 
 
 class TrialStep(Struct, frozen=True, kw_only=True):
@@ -120,22 +130,49 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
     pricing = entry.get("pricing")
     prices = pricing if isinstance(pricing, dict) else {}
     context = entry.get("context_length", entry.get("max_model_len"))
-    name = entry.get("name", entry.get("display_name"))
+    top = entry.get("top_provider")
+    output = top.get("max_completion_tokens") if isinstance(top, dict) else None
     return ListedModel(
         id=str(entry["id"])[:_LONGEST_WORDS],
-        name=name[:_LONGEST_WORDS] if isinstance(name, str) else None,
-        context_length=context if type(context) is int and context > 0 else None,
+        name=_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
+        context_length=_tokens(context),
+        max_output_tokens=_tokens(entry.get("max_output_tokens", output)),
         prompt_price=_per_million(prices.get("prompt")),
         completion_price=_per_million(prices.get("completion")),
+        cached_price=_above_zero(_per_million(prices.get("input_cache_read"))),
+        reasoning_price=_above_zero(_per_million(prices.get("internal_reasoning"))),
+        request_price=_above_zero(_amount(prices.get("request"), 1)),
+        description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
     )
+
+
+def _words(text: object, longest: int) -> str | None:
+    """Return a text on one line, cut at a word."""
+    if not isinstance(text, str) or not text.strip():
+        return None
+    words = " ".join(text.split())
+    return words if len(words) <= longest else words[:longest].rpartition(" ")[0] + " …"
+
+
+def _tokens(number: object) -> int | None:
+    return number if type(number) is int and number > 0 else None
 
 
 def _per_million(price: object) -> str | None:
     """Return a price by token, as lists publish it, for a million of them."""
+    return _amount(price, _MILLION)
+
+
+def _above_zero(amount: str | None) -> str | None:
+    """Return an amount; lists publish 0 also for what has no price of its own."""
+    return amount if amount is not None and Decimal(amount) else None
+
+
+def _amount(price: object, times: int) -> str | None:
     if not isinstance(price, str) or len(price) > 40:
         return None
     try:
-        amount = Decimal(price) * _MILLION
+        amount = Decimal(price) * times
     except InvalidOperation:
         return None
     return f"{amount.normalize():f}" if amount.is_finite() and amount >= 0 else None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from causerie.settings.values import WebAddress
+from causerie.settings.values import Text, WebAddress
 
 Colour = Annotated[
     str,
@@ -39,3 +39,11 @@ class BrandingSettings(Struct, frozen=True, kw_only=True):
     contact: Annotated[
         Contact | None, Meta(description="Whom people write to: an e-mail address, or a page.")
     ] = None
+    logos: Annotated[
+        dict[str, Text],
+        Meta(
+            description="Logos in the catalog, by the author of models (what an id begins with) or "
+            "the name of a provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or "
+            "`data:image/png;base64,…`. Without one, initials."
+        ),
+    ] = {}

@@ -30,6 +30,13 @@ class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
         Meta(description="Name of the provider. Unset: a model that this service runs itself."),
     ] = None
     price: Annotated[PriceSettings, Meta(description="What its use costs here.")] = PriceSettings()
+    cost: Annotated[
+        PriceSettings | None,
+        Meta(
+            description="What the provider charged when the model was imported: what later lists "
+            "of the provider are compared with. Nobody is shown or charged it. Unset: not known."
+        ),
+    ] = None
     context_length: Annotated[
         Count | None,
         Meta(

@@ -21,6 +21,7 @@ from causerie.settings.door_rules import door_rules
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
+from causerie.settings.logos import logo_rules
 from causerie.settings.mail import mail_rules
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.provider_rules import provider_rules
@@ -48,6 +49,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
     yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
+    yield from logo_rules(settings.branding.logos)
     if settings.tracing.address is not None:
         instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)

@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 
 from causerie.settings.alerts import Alerts, AlertWebhook
+from causerie.settings.branding import BrandingSettings
 from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
+from causerie.settings.logos import is_data
 from causerie.settings.mail import Mail
 from causerie.settings.provider import ProviderSettings, TlsSettings
 from causerie.settings.shared import SharedSettings
@@ -36,6 +38,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         shared=_shared(settings.shared, folder),
         mail=_mail(settings.mail, folder),
         alerts=_alerts(settings.alerts, folder),
+        branding=_branding(settings.branding, folder),
         doors=tuple(
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
@@ -138,6 +141,14 @@ def _mail(mail: Mail, folder: Path) -> Mail:
 def _alerts(alerts: Alerts, folder: Path) -> Alerts:
     webhooks = tuple(_webhook(each, folder) for each in alerts.webhooks)
     return msgspec.structs.replace(alerts, webhooks=webhooks)
+
+
+def _branding(branding: BrandingSettings, folder: Path) -> BrandingSettings:
+    logos = {
+        name: text if is_data(text) else _absolute(text, folder)
+        for name, text in branding.logos.items()
+    }
+    return msgspec.structs.replace(branding, logos=logos)
 
 
 def _webhook(webhook: AlertWebhook, folder: Path) -> AlertWebhook:

@@ -21,6 +21,7 @@ class EndpointRow:
     ``valid_calls`` is the percent of the checked calls of a day that a client can run."""
 
     name: str
+    provider: str
     target: str
     up: bool
     context: int | None
@@ -71,6 +72,7 @@ def _endpoint(name: str, endpoint: CatalogEndpoint, figures: RouterEndpoint) -> 
     latency, throughput = figures.latency_last_30m, figures.throughput_last_30m
     return EndpointRow(
         name=name,
+        provider=endpoint.provider,
         target=endpoint.name,
         up=figures.status == 0,
         context=profile.context_length,

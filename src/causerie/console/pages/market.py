@@ -14,6 +14,7 @@ from causerie.console.catalogue import view
 from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
 from causerie.console.market.facets import facets
+from causerie.console.market.providers import providers
 from causerie.console.market.row import price, row
 from causerie.console.market.trend import trend
 from causerie.console.ports import ServiceView
@@ -100,6 +101,30 @@ class MarketPages:
             snippets=router_snippets(context.base + market.prefix, _KEY, _asked(one)),
             base=context.base + market.prefix,
         )
+
+    async def providers(self, context: RequestContext) -> None:
+        """``GET /providers``: those of the catalog."""
+        market = self._market()
+        found = providers(market.entries(), market.history)
+        await context.show_openly("catalog/providers.html", providers=found)
+
+    async def provider(self, context: RequestContext) -> None:
+        """``GET /providers/{provider}``."""
+        market, name = self._market(), context.params["provider"]
+        for each in providers(market.entries(), market.history):
+            if each.name == name:
+                await context.show_openly(
+                    "catalog/provider.html", row=each, base=context.base + market.prefix
+                )
+                return
+        raise NotFound("The catalog has no provider of this name.")
+
+    async def logo(self, context: RequestContext) -> None:
+        """``GET /logos/{name}``: an image of the configuration."""
+        found = context.services.logos.get(context.params["name"])
+        if found is None:
+            raise NotFound("There is no such logo.")
+        context.send_image(found.content_type, found.content)
 
     def _market(self) -> DoorCatalog:
         market = self._service_view.market()

@@ -7,12 +7,17 @@ from typing import Any
 
 import msgspec
 
-from causerie.console.entries import EntryProblems, named
+from causerie.console.entries import EntryProblems, picked_model
 from causerie.console.request_context import RequestContext
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryView
 from causerie.operations.ports import Operations
-from causerie.operations.provider_models import ComparedModel, compared, taken_over
+from causerie.operations.provider_models import (
+    ComparedModel,
+    compared,
+    provider_in_force,
+    taken_over,
+)
 from causerie.operations.trial import ListedModel, Trial
 
 _PATH = "/operator/providers"
@@ -36,7 +41,7 @@ class ProviderModelPages:
         prefix = context.form.get("prefix")[:_LONGEST_PREFIX]
         try:
             context.check_form()
-            picked = [_listed(each) for each in context.form.every("pick")]
+            picked = [picked_model(each) for each in context.form.every("pick")]
             gone = context.form.every("gone")
             steps = [*taken_over(provider, entries, picked, gone, prefix)]
             if context.form.get("all"):
@@ -80,26 +85,15 @@ class ProviderModelPages:
     async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
         """Return the provider that is in force, and all entries."""
         entries = await self._configuration.every(context.actor)
-        name = context.params["provider"]
-        for locked in (True, False):
-            found = named(entries, "provider", name, locked=locked)
-            if found is not None and found.in_force:
-                return found, entries
-        raise NotFound("No provider of this name is in force; switch it on first.")
-
-
-def _listed(text: str) -> ListedModel:
-    try:
-        return msgspec.json.decode(text, type=ListedModel)
-    except msgspec.MsgspecError as failure:
-        raise InvalidRequest("What was picked cannot be read; pick again.", param="pick") from (
-            failure
-        )
+        return provider_in_force(entries, context.params["provider"]), entries
 
 
 def _value(row: ComparedModel) -> str:
     """Return what the form sends for a row: all that is taken over, as it was shown."""
-    return row.id if row.listed is None else msgspec.json.encode(row.listed).decode()
+    if row.listed is None:
+        return row.id
+    taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
+    return msgspec.json.encode(taken).decode()
 
 
 def _text(row: ComparedModel) -> str:

@@ -1,0 +1,129 @@
+"""Models of a provider, published in the catalog with a margin; a refresh is the same page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from causerie.console.entries import picked_model
+from causerie.console.fields import FormFields
+from causerie.console.paging import page_of
+from causerie.console.request_context import RequestContext
+from causerie.errors import InvalidRequest
+from causerie.operations.catalog_import import (
+    Offer,
+    PickedModel,
+    PriceRules,
+    offers,
+    publication,
+    router_door,
+)
+from causerie.operations.configuring import EntryView
+from causerie.operations.ports import Operations
+from causerie.operations.provider_models import provider_in_force
+
+_TEMPLATE = "operator/publish.html"
+_AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_MOST_MARGIN = 1000
+_ORDER = ("gone", "changed", "new", "joins", "same", "filed")
+
+
+class CatalogImportPages:
+    """Nothing is published unless it is picked, and what was shown is what is published."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._configuration = operations.configuration
+
+    async def show(self, context: RequestContext) -> None:
+        """``GET /operator/providers/{provider}/publish``; ``?margin=`` is in percent."""
+        try:
+            rules = _rules(context.query)
+        except InvalidRequest as failure:
+            await self._show(context, PriceRules(), failure)
+            return
+        await self._show(context, rules)
+
+    async def publish(self, context: RequestContext) -> None:
+        """``POST /operator/providers/{provider}/publish``: what was picked, in one step."""
+        provider, entries = await self._provider(context)
+        form, rules = context.form, PriceRules()
+        try:
+            context.check_form()
+            rules = _rules(form)
+            listed = [picked_model(each) for each in form.every("pick")]
+            picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
+            steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
+            if not steps:
+                raise InvalidRequest("Nothing was picked that would change.", param="pick")
+            door = router_door(entries) if form.get("door") else None
+            await self._configuration.apply(context.actor, [*([door] if door else []), *steps])
+        except InvalidRequest as failure:
+            await self._show(context, rules, failure)
+            return
+        context.go("/operator/catalog", done="models-published")
+
+    async def _show(
+        self, context: RequestContext, rules: PriceRules, failure: InvalidRequest | None = None
+    ) -> None:
+        provider, entries = await self._provider(context)
+        trial = await self._configuration.listed(context.actor, provider.name)
+        found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
+        found = sorted(found, key=lambda one: _ORDER.index(one.state))
+        form = context.form if context.form else context.query
+        values: dict[str, Any] = {
+            "provider": provider,
+            "listing": trial.listing,
+            "page": page_of(found, context.query, _texts),
+            "value": _value,
+            "states": [each.state for each in found],
+            "picked": frozenset([*form.every("pick"), *form.every("gone")]),
+            "typed": form,
+            "unpriced": any(each.listed is not None and each.price is None for each in found),
+            "no_door": router_door(entries) is not None,
+        }
+        if failure is None:
+            await context.show(_TEMPLATE, **values)
+        else:
+            await context.show_problem(_TEMPLATE, failure, **values)
+
+    async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+        """Return the provider that is in force, and all entries."""
+        entries = await self._configuration.every(context.actor)
+        return provider_in_force(entries, context.params["provider"]), entries
+
+
+def _rules(form: FormFields) -> PriceRules:
+    """Return the typed rules; raise :class:`InvalidRequest`."""
+    margin = _amount(form, "margin")
+    if margin is not None and Decimal(margin) > _MOST_MARGIN:
+        raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
+    return PriceRules(
+        Decimal(margin) if margin is not None else None,
+        _amount(form, "prompt"),
+        _amount(form, "completion"),
+    )
+
+
+def _amount(form: FormFields, name: str) -> str | None:
+    text = form.get(name)
+    if not text:
+        return None
+    if not _AMOUNT.fullmatch(text):
+        raise InvalidRequest("It is a number like `20` or `0.15`.", param=name)
+    return text
+
+
+def _value(offer: Offer) -> str:
+    """Return what the form sends for a row: all that is published, as it was shown."""
+    return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
+
+
+def _texts(offer: Offer) -> Iterator[str]:
+    yield offer.id
+    yield offer.catalog_id
+    if offer.listed is not None:
+        yield offer.listed.name or ""

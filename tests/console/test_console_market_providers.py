@@ -1,0 +1,80 @@
+"""Public pages of providers, and logos: images of the configuration, or initials."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from accountkit import World
+from consolekit import Place, console_of
+from marketkit import Fair, small_market
+from marketkit import fair as fair
+
+from causerie.console.logos import Logo, initials
+from causerie.console.origin import Site
+from causerie.settings.logos import read_logo
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+async def test_a_stranger_reads_what_a_provider_offers(fair: Place) -> None:
+    stranger = fair.visitor()
+    listed = (await stranger.get("/providers")).text
+    for name in ("causerie", "east", "north", "south", "west"):
+        assert f'href="/console/providers/{name}"' in listed
+    page = (await stranger.get("/providers/north")).text
+    for words in (
+        "Qwen3 8B",
+        "Iris Large",
+        "131k",
+        "$2.50",
+        "310 ms",
+        "99.80 %",
+        "1 endpoint down",
+    ):
+        assert words in page
+    assert 'aria-hidden="true">NO</span>' in page
+    assert "Mystery" not in page
+    assert (await stranger.get("/providers/nobody")).status == 404
+    assert 'href="/console/providers/north"' in (await stranger.get("/catalog/qwen/qwen3-8b")).text
+
+
+async def test_a_logo_of_the_configuration_takes_the_place_of_initials(lite: World) -> None:
+    site = Site(logos={"north": Logo("image/svg+xml", SVG)})
+    async with console_of(lite, site, Fair(small_market(lite.now))) as place:
+        stranger = place.visitor()
+        page = (await stranger.get("/providers/north")).text
+        address = page.partition('class="logo logo-large" src="/console')[2].partition('"')[0]
+        image = await stranger.get(address)
+        assert (image.status, image.text) == (200, SVG.decode())
+        assert image.headers["content-type"] == "image/svg+xml"
+        assert "default-src 'none'" in image.headers["content-security-policy"]
+        assert (await stranger.get("/logos/south")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("qwen", "QW"), ("mistral-ai", "MA"), ("x", "X"), ("01.ai labs", "0A"), ("…", "")],
+)
+def test_initials_are_those_of_two_words(name: str, expected: str) -> None:
+    assert initials(name) == expected
+
+
+def test_a_logo_is_a_small_file_or_data(tmp_path: Path) -> None:
+    file = tmp_path / "logo.svg"
+    file.write_bytes(SVG)
+    assert read_logo(str(file)).content == SVG
+    data = f"data:image/png;base64,{base64.b64encode(b'PNG').decode()}"
+    assert read_logo(data).content_type == "image/png"
+    file.write_bytes(b"x" * 70_000)
+    wrong = {
+        str(file): "at most 65,536",
+        str(tmp_path / "none.png"): "cannot be read",
+        "https://example.org/logo": "is none of .svg",
+        "data:text/html;base64,AAAA": "is no `data:image",
+        "data:image/png;base64,A": "base64",
+    }
+    for text, words in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            read_logo(text)
