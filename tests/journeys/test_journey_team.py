@@ -93,7 +93,12 @@ def office(
 ) -> Iterator[Office]:
     """The service of deploy/compose."""
     variables = described(hosted_database, valkey.url)
-    context = serving(tmp_path, configuration(hook.url), environment={**SHARED_CORES, **variables})
+    context = serving(
+        tmp_path,
+        configuration(hook.url),
+        environment={**SHARED_CORES, **variables},
+        ready_seconds=120,
+    )
     with steps.step("Start: `docker compose up` (here without containers)"):
         service = context.__enter__()
     try:
