@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,7 +14,7 @@ import openai
 import pytest
 from accountkit import PASSWORD
 from openai import AsyncOpenAI
-from playwright.async_api import Locator, Page, async_playwright, expect
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 from service import Service
 
 from causerie.accounts.people import User
@@ -44,27 +44,38 @@ def chromium() -> str:
 @asynccontextmanager
 async def window(**context: object) -> AsyncIterator[Page]:
     """A page of a browser of its own; any complaint of the browser fails the test."""
+    async with windows(1, **context) as pages:
+        yield pages[0]
+
+
+@asynccontextmanager
+async def windows(people: int, **context: object) -> AsyncIterator[Sequence[Page]]:
+    """A page for each of several people, who share a browser and no cookies."""
     complaints: list[str] = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         try:
-            made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
-            page = await made.new_page()
-            page.on("pageerror", lambda failure: complaints.append(str(failure)))
-            page.on(
-                "console",
-                lambda said: (
-                    complaints.append(said.text)
-                    if said.type == "error" and not any(one in said.text for one in _NO_COMPLAINTS)
-                    else None
-                ),
-            )
-            yield page
+            yield [await _page(browser, context, complaints) for _ in range(people)]
         finally:
             await browser.close()
     assert complaints == [], complaints
+
+
+async def _page(browser: Browser, context: Mapping[str, object], complaints: list[str]) -> Page:
+    made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+    page = await made.new_page()
+    page.on("pageerror", lambda failure: complaints.append(str(failure)))
+    page.on(
+        "console",
+        lambda said: (
+            complaints.append(said.text)
+            if said.type == "error" and not any(one in said.text for one in _NO_COMPLAINTS)
+            else None
+        ),
+    )
+    return page
 
 
 async def findings(page: Page) -> list[str]:

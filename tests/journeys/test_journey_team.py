@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import aiohttp
 import openai
 import pytest
 import yaml
-from browserkit import NEW_PASSWORD, Execution, findings, window
+from browserkit import NEW_PASSWORD, Execution, findings, windows
 from configurekit import SECRET, Listing, listing
 from journeykit import Desk, Steps, desk
 from playwright.async_api import Page, expect
@@ -51,17 +52,20 @@ def described(database: str, shared: str) -> dict[str, str]:
     return here
 
 
-def configuration(hook: str) -> str:
+def configuration(hook: str | None = None) -> str:
     """Return the file that compose.yaml mounts, with the webhook that it shows as a comment.
 
-    The address of the console is that of the test, and nothing collects metrics.
+    The address of the console is that of the test, nothing collects metrics, and budgets are
+    looked at more often.
     """
     text = (COMPOSE / "causerie.toml").read_text()
     text, found = re.subn(r'(?m)^(address|listen) = ".*$', "", text)
     assert found == 2
-    head, comment, webhook = text.partition("# [[alerts.webhooks]]")
+    head, mark, webhook = text.partition("# [[alerts.webhooks]]")
+    if hook is None:
+        return text
     webhook = webhook.replace("# ", "").replace("https://hooks.example.org/causerie", hook)
-    return f"{head}{comment.removeprefix('# ')}{webhook}"
+    return f"{head}[alerts]\naccounts_seconds = 0.2\n{mark.removeprefix('# ')}{webhook}"
 
 
 @pytest.fixture
@@ -80,22 +84,26 @@ async def lists() -> AsyncIterator[Listing]:
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """What the engineer has started."""
+    """What the engineer has started, and their shell."""
 
     service: Service
-    variables: dict[str, str]
     desk: Desk
+
+    def reconfigure(self, text: str) -> None:
+        """Change the file, and have the service read it anew."""
+        (self.desk.folder / "causerie.toml").write_text(text)
+        self.service.process.send_signal(signal.SIGHUP)
 
 
 @pytest.fixture
 def office(
-    tmp_path: Path, hosted_database: str, valkey: ValkeyServer, hook: Receiver, steps: Steps
+    tmp_path: Path, hosted_database: str, valkey: ValkeyServer, steps: Steps
 ) -> Iterator[Office]:
     """The service of deploy/compose."""
     variables = described(hosted_database, valkey.url)
     context = serving(
         tmp_path,
-        configuration(hook.url),
+        configuration(),
         environment={**SHARED_CORES, **variables},
         ready_seconds=120,
     )
@@ -103,7 +111,7 @@ def office(
         service = context.__enter__()
     try:
         shell = {"CAUSERIE_CONFIG": str(tmp_path / "causerie.toml"), **variables}
-        yield Office(service, variables, desk(tmp_path, tmp_path, **shell))
+        yield Office(service, desk(tmp_path, tmp_path, **shell))
     finally:
         context.__exit__(None, None, None)
 
@@ -151,13 +159,13 @@ async def create_alias(execution: Execution) -> None:
     page = execution.page
     await execution.open("Aliases")
     await page.locator(".page-head").get_by_text("Create alias").click()
-    await page.fill("dialog [name=id]", "chat")
-    await page.select_option("dialog [name=target_provider]", "west")
-    await page.fill("dialog [name=target_model]", MODEL)
-    await page.click("dialog summary:has-text('Name, price')")
-    await page.fill("dialog [name='price.prompt']", "1000")
-    await page.fill("dialog [name='price.completion']", "2000")
-    await page.click("dialog .button-main")
+    await page.fill("#panel [name=id]", "chat")
+    await page.select_option("#panel [name=target_provider]", "west")
+    await page.fill("#panel [name=target_model]", MODEL)
+    await page.click("#panel summary:has-text('Name, price')")
+    await page.fill("#panel [name='price.prompt']", "1000")
+    await page.fill("#panel [name='price.completion']", "2000")
+    await page.click("#panel .button-main")
     await expect(page.locator(".toast")).to_be_visible()
     await expect(page.locator("tbody tr", has_text="chat")).to_contain_text("west/vendor/small")
 
@@ -167,10 +175,10 @@ async def invite(execution: Execution) -> str:
     page = execution.page
     await page.locator("nav").get_by_role("link", name="Project", exact=True).click()
     await page.locator("#main").get_by_text("Invite", exact=True).click()
-    await page.fill("dialog [name=email]", "bob@example.org")
-    await page.click("dialog .button-main")
-    link = await page.locator("dialog #link").text_content()
-    await page.click("dialog >> text=Done")
+    await page.fill("#panel [name=email]", "bob@example.org")
+    await page.click("#panel .button-main")
+    link = await page.locator("#link").text_content()
+    await page.click("#panel >> text=Done")
     return link or ""
 
 
@@ -192,8 +200,8 @@ async def bound(execution: Execution) -> None:
     row = page.locator("tbody tr", has_text="bob@example.org")
     await row.locator("summary").click()
     await row.get_by_text("Limits and budgets").click()
-    await page.fill("dialog [name=budget_amount]", "0.01")
-    await page.click("dialog .button-main")
+    await page.fill("#panel [name=budget_amount]", "0.01")
+    await page.click("#panel .button-main")
     await expect(row.locator(".meter")).to_contain_text("of $0.01")
 
 
@@ -215,7 +223,9 @@ async def spend(execution: Execution, key: str, hook: Receiver) -> None:
 async def try_channel(execution: Execution, hook: Receiver) -> None:
     page = execution.page
     await execution.open("Alerts")
-    await page.get_by_role("button", name="Send a test").click()
+    send = page.get_by_role("button", name="Send a test")
+    await execution.until(send)
+    await send.click()
     await expect(page.locator(".note-good")).to_contain_text("Test of ops")
     assert (await hook.next()).body["type"] == "alert.test"
 
@@ -270,7 +280,7 @@ async def engineer_adds(execution: Execution, lists: Listing, steps: Steps) -> s
 
 
 async def colleague_spends(
-    engineer: Execution, colleague: Execution, hook: Receiver, steps: Steps
+    office: Office, engineer: Execution, colleague: Execution, hook: Receiver, steps: Steps
 ) -> None:
     """Somebody is invited, gets a budget and uses it up."""
     with steps.step("Invite a person, who makes an account and a key"):
@@ -278,7 +288,8 @@ async def colleague_spends(
         key = await accept(colleague, link)
     with steps.step("Give the person a budget"):
         await bound(engineer)
-    with steps.step("Test the alert"):
+    with steps.step("Add a webhook for alerts, and test it"):
+        office.reconfigure(configuration(hook.url))
         await try_channel(engineer, hook)
     with steps.step("The budget is used up, and the alert arrives"):
         await spend(colleague, key, hook)
@@ -289,17 +300,14 @@ async def test_from_containers_to_a_team(
     office: Office, lists: Listing, hook: Receiver, steps: Steps
 ) -> None:
     async with AsyncExitStack() as stack:
-        pages = [
-            await stack.enter_async_context(
-                window(permissions=["clipboard-read", "clipboard-write"])
-            )
-            for _ in range(2)
-        ]
+        pages = await stack.enter_async_context(
+            windows(2, permissions=["clipboard-read", "clipboard-write"])
+        )
         engineer, colleague = (
             Execution(page, office.service, door="gateway", model="chat") for page in pages
         )
         key = await engineer_adds(engineer, lists, steps)
-        await colleague_spends(engineer, colleague, hook, steps)
+        await colleague_spends(office, engineer, colleague, hook, steps)
         with steps.step("Take over LiteLLM's configuration"):
             await take_over(office, lists)
             legacy = replace(engineer, model="legacy")

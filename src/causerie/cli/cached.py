@@ -22,6 +22,7 @@ from causerie.engines.weights.gguf import read_header
 from causerie.engines.weights.library import Library, LibraryModel
 from causerie.engines.weights.quantization import of_file_name, of_file_type
 
+_EMPTY = "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
 
 
@@ -62,6 +63,8 @@ def show_list(
         else:
             rows = _cached(known, config, pairs)
             _print(rows, _cached_table(rows), as_json=as_json)
+            if not rows and not as_json:
+                typer.echo(_EMPTY, err=True)
 
 
 def _print(rows: Iterable[LibraryModel | CachedModel], table: Table, *, as_json: bool) -> None:
