@@ -22,7 +22,9 @@ from causerie.engines.weights.gguf import read_header
 from causerie.engines.weights.library import Library, LibraryModel
 from causerie.engines.weights.quantization import of_file_name, of_file_type
 
-_EMPTY = "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
+_EMPTY = (
+    "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
+)
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
 
 
