@@ -105,7 +105,7 @@ def office(
         tmp_path,
         configuration(),
         environment={**SHARED_CORES, **variables},
-        ready_seconds=120,
+        ready_seconds=240,
     )
     with steps.step("Start: `docker compose up` (here without containers)"):
         service = context.__enter__()
@@ -194,15 +194,15 @@ async def accept(execution: Execution, link: str) -> str:
 
 
 async def bound(execution: Execution) -> None:
-    """The colleague may spend a cent a month."""
+    """The colleague may spend ten cents a month."""
     page = execution.page
     await execution.open("Users")
     row = page.locator("tbody tr", has_text="bob@example.org")
     await row.locator("summary").click()
     await row.get_by_text("Limits and budgets").click()
-    await page.fill("#panel [name=budget_amount]", "0.01")
+    await page.fill("#panel [name=budget_amount]", "0.10")
     await page.click("#panel .button-main")
-    await expect(row.locator(".meter")).to_contain_text("of $0.01")
+    await expect(row.locator(".meter")).to_contain_text("of $0.10")
 
 
 async def spend(execution: Execution, key: str, hook: Receiver) -> None:
@@ -275,7 +275,7 @@ async def engineer_adds(execution: Execution, lists: Listing, steps: Steps) -> s
     with steps.step("Create a key and send a request"):
         await execution.open("API Keys")
         key = await execution.new_key("First")
-        assert await execution.ask(key) == "Certainly! I am happy to help."
+        assert await execution.ask(key) == "Certainly!"
     return key
 
 
@@ -311,7 +311,7 @@ async def test_from_containers_to_a_team(
         with steps.step("Take over LiteLLM's configuration"):
             await take_over(office, lists)
             legacy = replace(engineer, model="legacy")
-            assert await answered(legacy, key) == "Certainly! I am happy to help."
+            assert await answered(legacy, key) == "Certainly!"
         with steps.step("Switch the provider off, and delete it"):
             await delete_provider(engineer, key)
         log = office.service.log.read_text()
