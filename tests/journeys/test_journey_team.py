@@ -200,6 +200,7 @@ async def bound(execution: Execution) -> None:
     row = page.locator("tbody tr", has_text="bob@example.org")
     await row.locator("summary").click()
     await row.get_by_text("Limits and budgets").click()
+    await page.click("#panel >> text=Add a budget")
     await page.fill("#panel [name=budget_amount]", "0.10")
     await page.click("#panel .button-main")
     await expect(row.locator(".meter")).to_contain_text("of $0.10")
@@ -295,7 +296,7 @@ async def colleague_spends(
         await spend(colleague, key, hook)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_from_containers_to_a_team(
     office: Office, lists: Listing, hook: Receiver, steps: Steps
 ) -> None:
