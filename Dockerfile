@@ -12,10 +12,10 @@ FROM python:3.12-slim
 RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --create-home --home-dir /data causerie
 COPY --from=build /opt/causerie /opt/causerie
-ENV PATH=/opt/causerie/bin:$PATH HOME=/data PYTHONUNBUFFERED=1
+ENV PATH=/opt/causerie/bin:$PATH HOME=/data PYTHONUNBUFFERED=1 CAUSERIE_CONFIG=/etc/causerie/causerie.toml
 USER 10001
 VOLUME /data
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=120s CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
 ENTRYPOINT ["causerie"]
-CMD ["serve", "--config", "/etc/causerie/causerie.toml", "--host", "0.0.0.0"]
+CMD ["serve", "--host", "0.0.0.0"]

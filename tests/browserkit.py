@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 
+import openai
 import pytest
 from accountkit import PASSWORD
-from playwright.async_api import Page, async_playwright, expect
+from openai import AsyncOpenAI
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+from service import Service
 
 from causerie.accounts.people import User
 
 expect.set_options(timeout=15_000)  # a busy machine
+NEW_PASSWORD = "nine purple ladders hum"
+_LINK = re.compile(r"http://\S+/console/link#\S+")
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 # Of what is refused or cut off on purpose, and of a search that the next letter has replaced.
@@ -36,27 +44,38 @@ def chromium() -> str:
 @asynccontextmanager
 async def window(**context: object) -> AsyncIterator[Page]:
     """A page of a browser of its own; any complaint of the browser fails the test."""
+    async with windows(1, **context) as pages:
+        yield pages[0]
+
+
+@asynccontextmanager
+async def windows(people: int, **context: object) -> AsyncIterator[Sequence[Page]]:
+    """A page for each of several people, who share a browser and no cookies."""
     complaints: list[str] = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         try:
-            made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
-            page = await made.new_page()
-            page.on("pageerror", lambda failure: complaints.append(str(failure)))
-            page.on(
-                "console",
-                lambda said: (
-                    complaints.append(said.text)
-                    if said.type == "error" and not any(one in said.text for one in _NO_COMPLAINTS)
-                    else None
-                ),
-            )
-            yield page
+            yield [await _page(browser, context, complaints) for _ in range(people)]
         finally:
             await browser.close()
     assert complaints == [], complaints
+
+
+async def _page(browser: Browser, context: Mapping[str, object], complaints: list[str]) -> Page:
+    made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+    page = await made.new_page()
+    page.on("pageerror", lambda failure: complaints.append(str(failure)))
+    page.on(
+        "console",
+        lambda said: (
+            complaints.append(said.text)
+            if said.type == "error" and not any(one in said.text for one in _NO_COMPLAINTS)
+            else None
+        ),
+    )
+    return page
 
 
 async def findings(page: Page) -> list[str]:
@@ -78,3 +97,133 @@ async def sign_in(page: Page, root: str, user: User) -> None:
     await page.fill("[name=password]", PASSWORD)
     await page.click("form .button-main")
     await page.wait_for_url(lambda url: "/sign-in" not in url)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Somebody at their browser, and the service that they have started."""
+
+    page: Page
+    service: Service
+    door: str = "hosted"
+    model: str = "small"
+
+    async def first_link(self) -> str:
+        """Return the link that the service prints for the first person once it is ready."""
+        async with asyncio.timeout(20):
+            while True:
+                if found := _LINK.search(self.service.log.read_text()):
+                    return found[0]
+                await asyncio.sleep(0.02)  # another process writes it
+
+    async def arrive(self) -> None:
+        """Make the owner's account by the link, which brings a project with it."""
+        page = self.page
+        await page.goto(await self.first_link())
+        await page.fill("[name=email]", "ada@example.org")
+        await page.fill("[name=name]", "Ada")
+        await page.fill("[name=password]", NEW_PASSWORD)
+        await page.click("text=Create account")
+        await self.open("API Keys")
+
+    async def open(self, title: str) -> None:
+        """Go to a page by the navigation."""
+        await self.page.locator("nav").get_by_role("link", name=title, exact=True).click()
+        await expect(self.page.locator("#main h1")).to_have_text(title)
+
+    async def until(self, there: Locator) -> None:
+        """Load the page anew until it shows this: another task writes what it reads."""
+        async with asyncio.timeout(20):
+            while not await there.count():
+                await self.page.reload()
+
+    async def begin(self, name: str) -> None:
+        """Open the form of a new key."""
+        await self.page.locator(".page-head").get_by_text("Create key").click()
+        await self.page.fill("dialog [name=name]", name)
+
+    async def new_key(self, name: str, budget: str = "") -> str:
+        """Make a key, and take its secret from the clipboard."""
+        page = self.page
+        await self.begin(name)
+        if budget:
+            await page.click("dialog summary:has-text('Budget')")
+            await page.click("text=Add a budget")
+            await page.fill("dialog [name=budget_amount]", budget)
+        await page.click("dialog .button-main")
+        return await self.copied()
+
+    async def copied(self) -> str:
+        """The secret that the dialog shows once, by its copy button; the dialog is closed."""
+        page = self.page
+        await page.click("dialog [data-copy=credential]")
+        await expect(page.locator("dialog [data-copy=credential]")).to_contain_text("Copied")
+        secret = str(await page.evaluate("navigator.clipboard.readText()"))
+        assert re.fullmatch(r"ck_[A-Za-z0-9]+_\w+", secret)
+        async with page.expect_event("load"):  # the page behind is loaded anew
+            await page.click("dialog >> text=Done")
+        assert secret not in await page.content()
+        return secret
+
+    async def code(self, id: str) -> str:
+        """Return the text that a tab of the dialog offers to copy."""
+        return await self.page.text_content(f"dialog #code-{id}") or ""
+
+    async def act(self, name: str) -> None:
+        """Choose from the menu of the one key that there is."""
+        await self.page.click("tbody summary")
+        await self.page.locator("tbody .menu-list").get_by_text(name, exact=True).click()
+
+    async def rotate(self, grace: str) -> str:
+        """Another secret for the key."""
+        await self.act("Rotate secret")
+        await self.page.select_option("dialog [name=grace]", label=grace)
+        await self.page.click("dialog .button-main")
+        return await self.copied()
+
+    def client(self, key: str) -> AsyncOpenAI:
+        """Return a client as a program of theirs uses it."""
+        return AsyncOpenAI(
+            api_key=key, base_url=f"{self.service.root}/{self.door}/v1", max_retries=0, timeout=60
+        )
+
+    async def ask(self, key: str, words: str = "Say hello.") -> str:
+        async with self.client(key) as client:
+            reply = await client.chat.completions.create(
+                model=self.model, messages=[{"role": "user", "content": words}], max_tokens=8
+            )
+        assert reply.usage is not None
+        assert reply.usage.completion_tokens
+        return reply.choices[0].message.content or ""
+
+    async def stream(self, key: str) -> str:
+        async with self.client(key) as client:
+            chunks = await client.chat.completions.create(
+                model=self.model,
+                messages=[{"role": "user", "content": "Say hello."}],
+                max_tokens=8,
+                stream=True,
+            )
+            return "".join(
+                [each.choices[0].delta.content or "" async for each in chunks if each.choices]
+            )
+
+    async def let_in_again(self, key: str) -> None:
+        """Wait until a raised budget admits the key: the doors hear of it within a second."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    assert await self.ask(key)
+                    return
+                except openai.APIStatusError as refusal:
+                    if refusal.status_code != 402:
+                        raise
+
+    async def refused(self, key: str) -> None:
+        """This key opens nothing any more, from a moment within the next second."""
+        async with self.client(key) as client, asyncio.timeout(1):
+            with pytest.raises(openai.AuthenticationError):
+                while True:
+                    await client.models.list()
+        with pytest.raises(openai.AuthenticationError):
+            await self.ask(key)

@@ -50,13 +50,14 @@ def serving(
     ready_seconds: float = 60,
     environment: Mapping[str, str] = SHARED_CORES,
     program: Sequence[str] = (sys.executable, "-m", "causerie"),
+    port: int | None = None,
 ) -> Iterator[Service]:
     """``causerie serve`` with this configuration, stopped at the end.
 
     ``environment`` is what the process gets in addition to ours, where ours does not have it;
-    ``program`` is how it is started.
+    ``program`` is how it is started, and ``port`` is for a configuration that names its own.
     """
-    port = free_port()
+    port = port or free_port()
     (folder / "causerie.toml").write_text(config)
     log = folder / "serve.log"
     command = [*program, "serve", "--port", str(port)]

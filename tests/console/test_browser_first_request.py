@@ -9,19 +9,15 @@ import shlex
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import openai
 import pytest
-from browserkit import window
+from browserkit import Execution, window
 from hostedkit import config
-from openai import AsyncOpenAI
-from playwright.async_api import Locator, Page, expect
-from service import Service, serving
+from playwright.async_api import Page, expect
+from service import serving
 
-_LINK = re.compile(r"http://\S+/console/link#\S+")
-PASSWORD = "nine purple ladders hum"
 OWN = shlex.quote("""
 import openai
 ask = openai.OpenAI().chat.completions.create
@@ -40,134 +36,6 @@ ref = "{weights}"
 llamacpp = {{ context = 2048 }}
 price = {{ prompt = "1000", completion = "2000" }}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """Somebody at their browser, and the service that they have started."""
-
-    page: Page
-    service: Service
-
-    async def first_link(self) -> str:
-        """Return the link that the service prints for the first person once it is ready."""
-        async with asyncio.timeout(20):
-            while True:
-                if found := _LINK.search(self.service.log.read_text()):
-                    return found[0]
-                await asyncio.sleep(0.02)  # another process writes it
-
-    async def arrive(self) -> None:
-        """Make the owner's account by the link, which brings a project with it."""
-        page = self.page
-        await page.goto(await self.first_link())
-        await page.fill("[name=email]", "ada@example.org")
-        await page.fill("[name=name]", "Ada")
-        await page.fill("[name=password]", PASSWORD)
-        await page.click("text=Create account")
-        await self.open("API Keys")
-
-    async def open(self, title: str) -> None:
-        """Go to a page by the navigation."""
-        await self.page.locator("nav").get_by_role("link", name=title, exact=True).click()
-        await expect(self.page.locator("#main h1")).to_have_text(title)
-
-    async def until(self, there: Locator) -> None:
-        """Load the page anew until it shows this: another task writes what it reads."""
-        async with asyncio.timeout(20):
-            while not await there.count():
-                await self.page.reload()
-
-    async def begin(self, name: str) -> None:
-        """Open the form of a new key."""
-        await self.page.locator(".page-head").get_by_text("Create key").click()
-        await self.page.fill("dialog [name=name]", name)
-
-    async def new_key(self, name: str, budget: str = "") -> str:
-        """Make a key, and take its secret from the clipboard."""
-        page = self.page
-        await self.begin(name)
-        if budget:
-            await page.click("dialog summary:has-text('Budget')")
-            await page.click("text=Add a budget")
-            await page.fill("dialog [name=budget_amount]", budget)
-        await page.click("dialog .button-main")
-        return await self.copied()
-
-    async def copied(self) -> str:
-        """The secret that the dialog shows once, by its copy button; the dialog is closed."""
-        page = self.page
-        await page.click("dialog [data-copy=credential]")
-        await expect(page.locator("dialog [data-copy=credential]")).to_contain_text("Copied")
-        secret = str(await page.evaluate("navigator.clipboard.readText()"))
-        assert re.fullmatch(r"ck_[A-Za-z0-9]+_\w+", secret)
-        async with page.expect_event("load"):  # the page behind is loaded anew
-            await page.click("dialog >> text=Done")
-        assert secret not in await page.content()
-        return secret
-
-    async def code(self, id: str) -> str:
-        """Return the text that a tab of the dialog offers to copy."""
-        return await self.page.text_content(f"dialog #code-{id}") or ""
-
-    async def act(self, name: str) -> None:
-        """Choose from the menu of the one key that there is."""
-        await self.page.click("tbody summary")
-        await self.page.locator("tbody .menu-list").get_by_text(name, exact=True).click()
-
-    async def rotate(self, grace: str) -> str:
-        """Another secret for the key."""
-        await self.act("Rotate secret")
-        await self.page.select_option("dialog [name=grace]", label=grace)
-        await self.page.click("dialog .button-main")
-        return await self.copied()
-
-    def client(self, key: str) -> AsyncOpenAI:
-        """Return a client as a program of theirs uses it."""
-        return AsyncOpenAI(
-            api_key=key, base_url=f"{self.service.root}/hosted/v1", max_retries=0, timeout=60
-        )
-
-    async def ask(self, key: str, words: str = "Say hello.") -> str:
-        async with self.client(key) as client:
-            reply = await client.chat.completions.create(
-                model="small", messages=[{"role": "user", "content": words}], max_tokens=8
-            )
-        assert reply.usage is not None
-        assert reply.usage.completion_tokens
-        return reply.choices[0].message.content or ""
-
-    async def stream(self, key: str) -> str:
-        async with self.client(key) as client:
-            chunks = await client.chat.completions.create(
-                model="small",
-                messages=[{"role": "user", "content": "Say hello."}],
-                max_tokens=8,
-                stream=True,
-            )
-            return "".join(
-                [each.choices[0].delta.content or "" async for each in chunks if each.choices]
-            )
-
-    async def let_in_again(self, key: str) -> None:
-        """Wait until a raised budget admits the key: the doors hear of it within a second."""
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    assert await self.ask(key)
-                    return
-                except openai.APIStatusError as refusal:
-                    if refusal.status_code != 402:
-                        raise
-
-    async def refused(self, key: str) -> None:
-        """This key opens nothing any more, from a moment within the next second."""
-        async with self.client(key) as client, asyncio.timeout(1):
-            with pytest.raises(openai.AuthenticationError):
-                while True:
-                    await client.models.list()
-        with pytest.raises(openai.AuthenticationError):
-            await self.ask(key)
 
 
 @pytest.fixture

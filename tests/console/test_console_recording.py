@@ -110,3 +110,35 @@ async def test_hostile_words_stay_words(shop: Place, team: Team, words: str) -> 
     assert msgspec.json.encode(words).decode() in unescape(page.text)
     assert page.text.count("Truncated: only the first 256 KiB are kept.") == 1
     assert words not in (await visitor.get(f"{team.path}/activity")).text
+
+
+async def test_requests_are_found_by_what_was_said(shop: Place, team: Team) -> None:
+    """By who may read it: the same rows as they could open, and none for the others."""
+    await shop.world.recordings.keep(SYSTEM, team.project.id, 7)
+    theirs = await asked(shop.world, team, team.owner, 'Say "fjord" in\nNorwegian.')
+    mine = await asked(shop.world, team, team.member, "A fjord, please.")
+    await asked(shop.world, team, team.member, "Something else.")
+    found = {team.owner.id: {theirs.id, mine.id}, team.member.id: {mine.id}}
+    for user in (team.owner, team.member):
+        visitor = await shop.visitor_of(user)
+        page = await visitor.get(f"{team.path}/activity?text=FJORD")
+        shown = {one for one in (theirs.id, mine.id) if f"activity/{one}" in page.text}
+        assert shown == found[user.id], user.name
+        assert page.text.count('<details class="request"') == len(shown)
+    owner = await shop.visitor_of(team.owner)
+    whole = (await owner.get(f"{team.path}/activity?text=%22fjord%22%20in%0ANorwegian")).text
+    assert whole.count('<details class="request"') == 1
+    assert "No matching requests" in (await owner.get(f"{team.path}/activity?text=lake")).text
+    viewer = await shop.visitor_of(team.viewer)
+    assert (await viewer.get(f"{team.path}/activity?text=fjord")).status == 403
+
+
+async def test_requests_of_a_person_are_found(shop: Place, team: Team) -> None:
+    await shop.world.recordings.keep(SYSTEM, team.project.id, 7)
+    theirs = await asked(shop.world, team, team.owner)
+    mine = await asked(shop.world, team, team.member)
+    visitor = await shop.visitor_of(team.owner)
+    page = (await visitor.get(f"{team.path}/activity?user={team.member.id}")).text
+    assert f"activity/{mine.id}" in page
+    assert f"activity/{theirs.id}" not in page
+    assert f'<option value="{team.member.id}" selected>' in page

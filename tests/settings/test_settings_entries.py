@@ -94,7 +94,6 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("doors", "endpoint", {"models": ["gone"]}, "models: no model of our own"),
     ("doors", "two", {"kind": "endpoint", "prefix": "/console"}, "is in use by the service"),
     ("doors", "two", {"limits": {"concurrent": 1}}, "kind: is missing, and the file has no door"),
-    ("doors", "two", {"kind": "router"}, "leads nowhere"),
     ("webhooks", "ops", {"url": "https://x.example"}, "causerie.toml:16, which wins"),
     ("webhooks", "x", {"url": "http://x.example"}, "url: begins with `http://`"),
     ("webhooks", "x", {"url": "https://x.example", "secret": {"env": "S"}}, "secret: only the"),
@@ -103,6 +102,17 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("emails", "ops", {"to": ["a@example.org"]}, '"ops" is taken; names are unique'),
     ("emails", "x", {"to": ["nobody"]}, "to: is"),
 ]
+
+
+@pytest.mark.parametrize("kind", ["gateway", "router"])
+def test_an_empty_door_with_accounts_waits_for_entries(tmp_path: Path, kind: str) -> None:
+    """No model is loaded that the door does not have, and what is added may be of another kind."""
+    text = f'[server]\nkeys = "accounts"\n[[doors]]\nname = "door"\nkind = "{kind}"\n'
+    assert read(tmp_path, [], text).settings.models == ()
+    endpoint = {"provider": "north", "model": "m", "price": {"prompt": "1"}}
+    listed = Entry("catalog", "a/b", {"endpoints": [endpoint]})
+    for entry in (CHAT, listed):
+        assert read(tmp_path, [NORTH, entry], text).left_out == {}
 
 
 def test_an_empty_file_with_accounts_is_filled_by_entries(tmp_path: Path) -> None:

@@ -278,6 +278,12 @@ class RecordingRepository(Protocol):
         """Raises :class:`NotFound` where it can not be decrypted any more."""
         ...
 
+    async def several(
+        self, project_id: str, ids: Sequence[str], now: datetime
+    ) -> Sequence[Recording]:
+        """Of these ids those that are kept and can be decrypted."""
+        ...
+
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
         """Of these ids those that are kept, with whose requests they are."""
         ...

@@ -5,9 +5,12 @@ Operators of the service see those of their own projects, like everybody else.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+
+import msgspec
 
 from causerie.accounts.audit import entry
 from causerie.accounts.authorization import Clock, no_such, reach, require, visible_project
@@ -78,3 +81,30 @@ class Recordings:
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )
+
+    async def search(
+        self, actor: Actor, project_id: str, ids: Sequence[str], text: str
+    ) -> frozenset[str]:
+        """Return which of these requests contain the text, in any case, and may be seen.
+
+        What is encrypted cannot be searched by the database, so each one is decrypted.
+        Raises :class:`Forbidden` where the actor may see none.
+        """
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id)
+            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
+            if found is Extent.NO:
+                await require(repositories, actor, Action.CONTENTS_SEE, project_id)
+            kept = await repositories.recordings.several(project_id, ids, self._clock())
+        seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
+        return await asyncio.to_thread(_containing, seen, text)
+
+
+def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
+    """They are JSON, so the text is compared as a string there is written."""
+    wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
+    return frozenset(
+        each.id
+        for each in kept
+        if wanted in each.request.casefold() or wanted in each.reply.casefold()
+    )

@@ -20,6 +20,9 @@ from causerie.engines.weights.gguf import read_header
 from causerie.engines.weights.library import Library, LibraryModel
 from causerie.engines.weights.quantization import of_file_name, of_file_type
 
+_EMPTY = (
+    "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
+)
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
 
 
@@ -33,6 +36,18 @@ class CachedModel(msgspec.Struct, frozen=True):
     used_at: float | None
     """Seconds since the epoch."""
     path: str
+
+
+def print_list(config: Config, pairs: Set, *, names: bool, as_json: bool) -> None:
+    """Print the weights in the cache, or with ``names`` all short names that can be fetched."""
+    known = library()
+    if names:
+        _print(known.models, _library_table(known.models), as_json=as_json)
+        return
+    rows = _cached(known, config, pairs)
+    _print(rows, _cached_table(rows), as_json=as_json)
+    if not rows and not as_json:
+        typer.echo(_EMPTY, err=True)
 
 
 def _print(rows: Iterable[LibraryModel | CachedModel], table: Table, *, as_json: bool) -> None:

@@ -122,7 +122,7 @@ class _Talk:
         self._out.print(f"{printable(title)} · Ctrl-D leaves, /help", style="dim", markup=False)
         commands = ChatCommands(self._conversation, self._models)
         while (line := self._keyboard.question()) is not None:
-            if line in ("/exit", "/quit"):
+            if line in ("/exit", "/quit", "/bye"):
                 return
             if (said := self._command(commands, line)) is not None:
                 self._out.print(printable(said), style="dim", markup=False, soft_wrap=True)

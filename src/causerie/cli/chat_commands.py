@@ -17,7 +17,7 @@ _HELP = """\
 /image FILE     send a picture with the next message
 /clear          forget the conversation, also /new
 /save FILE      write the conversation to a new file, as Markdown
-/exit           leave, also /quit or Ctrl-D
+/exit           leave, also /quit, /bye or Ctrl-D
 A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 

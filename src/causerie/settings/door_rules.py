@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from causerie.settings.addresses import DoorAddress, behind, door_addresses
+from causerie.settings.addresses import DoorAddress, behind, door_addresses, has_accounts
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.tree import Settings
@@ -112,7 +112,8 @@ def _listed(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
                 f'no {noun} has the id "{model}"; known: {known}',
                 relies_on=((*way.at, "kind"), ("models",), ("aliases",), ("catalog",)),
             )
-    if not way.models and (settings.models or settings.aliases or settings.catalog):
+    filled = settings.models or settings.aliases or settings.catalog
+    if not way.models and filled and not has_accounts(settings):  # else the console fills it
         kind = next(one for one in ("endpoint", "gateway", "router") if behind(settings, one))
         yield Broken(
             (*way.at, "kind"),

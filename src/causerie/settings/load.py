@@ -250,7 +250,7 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     Those that only entries need come last, so that the door behind plain ``/v1`` stays.
     """
     filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
-    if filed:
+    if filed or _only_default_doors(values.get("doors")):
         values.setdefault("models", [])
     sections = {entry.section for entry in entries}
     added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
@@ -259,6 +259,16 @@ def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
         late = ["endpoint"] if "models" in sections and not own else []
         kinds = (*filed, *own, *added, *late)
         values["doors"] = [{"name": kind, "kind": kind} for kind in kinds]
+
+
+def _only_default_doors(doors: object) -> bool:
+    """Return whether doors are listed and none of them has models of this machine behind it."""
+    kinds = (
+        [one.get("kind") for one in doors if isinstance(one, dict)]
+        if isinstance(doors, list)
+        else []
+    )
+    return bool(kinds) and all(kind in DEFAULT_DOORS for kind in kinds)
 
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:

@@ -28,13 +28,7 @@ def show_list(
 
     `causerie list --library` shows what `causerie pull NAME` can fetch
     """
-    from causerie.cli.cached import _cached, _cached_table, _library_table, _print
-    from causerie.cli.names import library
+    from causerie.cli.cached import print_list
 
     with reporting():
-        known = library()
-        if names:
-            _print(known.models, _library_table(known.models), as_json=as_json)
-        else:
-            rows = _cached(known, config, pairs)
-            _print(rows, _cached_table(rows), as_json=as_json)
+        print_list(config, pairs, names=names, as_json=as_json)

@@ -21,7 +21,9 @@ from causerie.metering.contents import MOST_BYTES
 from causerie.metering.ledger import UsageRecord
 
 PAGE = 50
-_FIELDS = ("model", "key", "status", "request_id")
+SEARCHED = 200
+"""Requests of a page whose contents are searched; each is decrypted for it."""
+_FIELDS = ("model", "key", "user", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,7 +59,9 @@ async def _page(context: RequestContext, project: str | None) -> None:
     when = period(query, context.services.clock())
     wanted = asked(query, when)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
-    shown, more = found[:PAGE], len(found) > PAGE
+    most = wanted.limit - 1
+    looked, more = found[:most], len(found) > most
+    shown = await _containing(context, project, looked)
     keys, users = (
         await names_of(context, project, By.KEY),
         await names_of(context, project, By.USER),
@@ -73,7 +77,7 @@ async def _page(context: RequestContext, project: str | None) -> None:
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
         kept=await _kept(context, project, shown),
-        older=_older(fields, shown) if more else "",
+        older=_older(fields, looked) if more else "",
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
         period=when,
@@ -82,6 +86,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
         failures=wanted.failures_only,
         filtered=any(given.values()) or wanted.failures_only,
         keys=keys.known,
+        people=users.known,
+        searched=len(looked) if given["text"] and project else 0,
         whole=project is None,
     )
 
@@ -102,6 +108,18 @@ async def show_contents(context: RequestContext) -> None:
         ],
         most=MOST_BYTES // 1024,
     )
+
+
+async def _containing(
+    context: RequestContext, project: str | None, records: Sequence[UsageRecord]
+) -> Sequence[UsageRecord]:
+    """Return the requests whose prompt or reply contains the text that is searched."""
+    text = context.query.get("text")
+    if not text or project is None:
+        return records
+    ids = [each.id for each in records]
+    found = await context.accounts.recordings.search(context.actor, project, ids, text)
+    return [each for each in records if each.id in found]
 
 
 async def _kept(
@@ -127,12 +145,13 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         since,
         when.until,
         key=query.get("key") or None,
+        user=query.get("user") or None,
         model=query.get("model") or None,
         status=_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",
         before=_before(query.get("before")),
-        limit=PAGE + 1,
+        limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 

@@ -109,6 +109,8 @@ class AliasPages:
             "entry": entry,
             "form": form,
             "providers": _providers(entries),
+            "own": any(each.kind == "model" for each in entries),
+            "targets": _targets(entries),
             "problems": EntryProblems(failure, origin_of("alias", form.id), FIELDS),
         }
         if failure is None:
@@ -119,6 +121,12 @@ class AliasPages:
 
 def _providers(entries: Sequence[EntryView]) -> Sequence[str]:
     return sorted({each.name for each in entries if each.kind == "provider"})
+
+
+def _targets(entries: Sequence[EntryView]) -> Sequence[str]:
+    """Return the models that aliases are sent to already, to be offered while typing."""
+    found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
+    return sorted({one.get("model", "") for targets in found for one in targets} - {"", "*"})
 
 
 def _texts(entry: EntryView) -> Iterator[str]:

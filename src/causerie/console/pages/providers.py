@@ -11,6 +11,7 @@ from msgspec import structs
 from causerie.console.entries import entries_of, named
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
+from causerie.operations.configuring import EntryView
 from causerie.operations.matrix import Cell, groups
 from causerie.operations.ports import Operations
 from causerie.operations.provider_models import aliases_of
@@ -76,7 +77,10 @@ class ProvidersPages:
             if kept is None:
                 raise
             aliases = aliases_of(name, entries)
-            await context.show("operator/provider_away.html", entry=kept, aliases=aliases)
+            by = await _author(context, kept)
+            await context.show(
+                "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
+            )
             return
         shown = _compared(view)
         await context.show(
@@ -86,6 +90,7 @@ class ProvidersPages:
             entry=filed or kept,
             shadowed=kept if filed is not None else None,
             aliases=aliases_of(name, entries),
+            changed_by=await _author(context, filed or kept),
             columns=[column(shown, model, model.id) for model in shown.models],
             groups=groups(),
         )
@@ -152,6 +157,17 @@ def _compared(view: ProviderView) -> ProviderView:
     """Return the view with the models that one page has room for: those probed first."""
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     return structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
+
+
+async def _author(context: RequestContext, entry: EntryView | None) -> str:
+    """Return the name of who changed an entry last."""
+    kind, _, id = (entry.updated_by if entry else "").partition(":")
+    if kind != "user":
+        return kind
+    try:
+        return (await context.accounts.users.see(context.actor, id)).name
+    except NotFound:
+        return id
 
 
 def _only(view: ProviderView, model: str) -> ProviderView:

@@ -15,7 +15,9 @@ const units = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 
 function since(at) {
   const seconds = (at.getTime() - Date.now()) / 1000;
   for (const [unit, length] of units) {
-    if (Math.abs(seconds) >= length) return relative.format(Math.trunc(seconds / length), unit);
+    if (Math.abs(seconds) < length) continue;
+    const count = seconds / length; // what expires in seven days says so, not "in 6 days"
+    return relative.format(count > 0 ? Math.round(count) : Math.trunc(count), unit);
   }
   return relative.format(0, "minute");
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, select, type_coerce
+from sqlalchemy import BigInteger, RowMapping, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.encryption import Cipher, WrongKey
@@ -48,15 +49,26 @@ class SqlRecordings:
         row = (await self.connection.execute(query)).mappings().first()
         if row is None:
             return None
-        values = {name: value for name, value in row.items() if name != "expires_at"}
         try:
-            return await asyncio.to_thread(self._opened, Recording(**values))
+            return await asyncio.to_thread(self._opened, _sealed(row))
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
                 "`store.secret_keys` any more.",
                 code="not_found",
             ) from failure
+
+    async def several(
+        self, project_id: str, ids: Sequence[str], now: datetime
+    ) -> Sequence[Recording]:
+        """Of these ids those that are kept and can be decrypted."""
+        query = select(recordings).where(
+            recordings.c.id.in_(ids),
+            recordings.c.project_id == project_id,
+            recordings.c.expires_at > now,
+        )
+        rows = (await self.connection.execute(query)).mappings().all()
+        return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
         """Of these ids those that are kept, with whose requests they are."""
@@ -102,9 +114,20 @@ class SqlRecordings:
             for each in kept
         ]
 
+    def _readable(self, rows: Sequence[RowMapping]) -> list[Recording]:
+        found = []
+        for row in rows:
+            with suppress(WrongKey):
+                found.append(self._opened(_sealed(row)))
+        return found
+
     def _opened(self, sealed: Recording) -> Recording:
         return replace(
             sealed,
             request=self._cipher.open(sealed.request, f"request:{sealed.id}"),
             reply=self._cipher.open(sealed.reply, f"reply:{sealed.id}"),
         )
+
+
+def _sealed(row: RowMapping) -> Recording:
+    return Recording(**{name: value for name, value in row.items() if name != "expires_at"})

@@ -1,0 +1,71 @@
+"""How long the first day takes: the steps of each journey of tests/journeys, with their seconds.
+
+    make bench BENCH=bench/journeys.py [ARGS="--only team --write"]
+
+Prints a table for each journey, and with `--write` puts it into the page of docs/start. The
+journeys are the tests themselves, so a step that fails ends the benchmark with the test's own
+words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from journeykit import STEP
+
+ROOT = Path(__file__).parents[1]
+FOLDER, PAGES = ROOT / "tests" / "journeys", ROOT / "docs" / "start"
+TABLE = re.compile(r"(?<=<!-- steps -->\n).*?(?=<!-- end of steps -->)", re.DOTALL)
+
+
+class StepCollector:
+    """The steps that the tests record, by test file."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Sequence[tuple[str, float]]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take what a test has recorded once it is over."""
+        if report.when == "teardown":
+            name = Path(report.location[0]).stem.removeprefix("test_journey_")
+            self.found[name] = [value for key, value in report.user_properties if key == STEP]
+
+
+def table(steps: Sequence[tuple[str, float]]) -> str:
+    """Return the steps and their sum as a table of Markdown."""
+    rows = [*steps, ("Together", sum(seconds for _, seconds in steps))]
+    lines = [f"| {title} | {seconds:.1f} |" for title, seconds in rows]
+    return "\n".join(["| step | seconds |", "|---|---|", *lines])
+
+
+def write(page: Path, steps: Sequence[tuple[str, float]]) -> None:
+    """Put the table into the page, between its two comments."""
+    text, count = TABLE.subn(f"{table(steps)}\n", page.read_text(encoding="utf-8"))
+    assert count == 1, page
+    page.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    """Run the journeys and print their steps."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="one journey: laptop, team or catalog")
+    parser.add_argument("--write", action="store_true", help="write the tables into the pages")
+    asked = parser.parse_args()
+    chosen = f"test_journey_{asked.only}*.py"
+    files = [str(file) for file in sorted(FOLDER.glob(chosen))]
+    collector = StepCollector()
+    status = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *files], [collector])
+    for name, steps in collector.found.items():
+        print(f"\n{name}\n\n{table(steps)}")
+        if asked.write and status == pytest.ExitCode.OK:
+            write(PAGES / f"{name}.md", steps)
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
