@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from causerie.engines.llamacpp.fit import largest_context, room_for_context
+from causerie.engines.llamacpp.fit import fitting_tokens, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
-from causerie.engines.llamacpp.requantize import Conversion, Requantize, conversion
-from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
+from causerie.engines.llamacpp.requantize import (
+    Conversion,
+    Requantize,
+    SlowWeights,
+    conversion,
+    slow_weights,
+)
+from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
@@ -20,7 +26,7 @@ _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
 _MOST_BATCH = 512
 _CORE_SECONDS_PER_GB = 0.06
-_SLOTS = (8, 4, 2, 1)
+_SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # Tokens proposed at a time, by a draft model and by repetition. The engine aborts if a batch
 # cannot hold those of all slots, each behind the token that the slot drew itself.
 _DRAFTED = 3
@@ -43,6 +49,8 @@ class LlamaCppOptions:
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
     parallel: int | None = None
     """Number of concurrent requests."""
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have in the key-value cache."""
     threads: int | None = None
     gpu_layers: int | None = None
     kv_type: str | None = None
@@ -70,6 +78,8 @@ class Launch:
     weights: str
     context: int
     parallel: int
+    cache_tokens: int
+    """Of all slots together."""
     threads: int
     gpu_layers: int | None
     kv_type: str
@@ -82,6 +92,8 @@ class Launch:
     """Tokens that a draft model, or repetition, proposes at a time."""
     prompt_cache: int
     memory: int
+    slow: SlowWeights | None
+    """Unknown, and ``None``, without a folder for converted weights."""
     conversion: Conversion | None
 
     @property
@@ -97,24 +109,21 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits
-    into the free memory, for one slot unless there are to be more. Threads: the
-    cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
-    where their key-value caches would take more than a quarter of the memory
-    that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
-    least two for each slot, for a token of everybody who generates is in it too.
-    No batch is smaller than what all slots generate in one step, proposed tokens
-    included. Prompts that left their slots: an eighth of the memory, at most 8 GiB;
-    none with a draft model, whose state is not saved.
+    Context, slots and cache: see :func:`_cache`. Threads: the cores that this process may use.
+    Prompt batch on a CPU: see :func:`_cpu_batch`, and at least two for each slot, for a token of
+    everybody who generates is in it too. No batch is smaller than what all slots generate in one
+    step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
+    8 GiB; none with a draft model, whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
-    converted = conversion(weights, options.requantize, options.cache)
+    slow = slow_weights(weights) if options.cache is not None else None
+    converted = conversion(weights, slow, options.requantize, options.cache)
     own_size = header.file_size
     if converted is not None:
         header = replace(header, file_size=converted.size)
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores()
-    context, parallel = _context(options, header, kv_type)
+    context, parallel, cache_tokens = _cache(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     alongside = [
@@ -124,6 +133,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         weights=str(weights),
         context=context,
         parallel=parallel,
+        cache_tokens=cache_tokens,
         threads=threads,
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
@@ -134,24 +144,34 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         draft=options.draft,
         drafted=drafted,
         prompt_cache=_prompt_cache(options),
-        memory=memory_bytes(header, context * parallel, kv_type)
+        memory=memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
+        slow=slow,
         conversion=converted,
     )
 
 
-def _context(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int]:
-    """Return the tokens of one request, and the number of slots."""
+def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
+    """Return the tokens of one request, the number of slots, and the tokens of all together.
+
+    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits.
+    Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more than fits
+    into the free memory, nor (unless ``auto``) into half of the memory that the weights and the
+    prompts that left their slots leave; and never less than one context.
+    """
+    parallel = options.parallel or (_SLOTS if cores() > _FEW_CORES else _SLOTS_OF_FEW_CORES)
+    total, prompts = available_memory(), _prompt_cache(options)
+    room = room_for_context(prompts, total)
+    trained = header.context_length or _DEFAULT_CONTEXT
     if options.context == "auto":
-        parallel = options.parallel or 1
-        room = room_for_context(_prompt_cache(options), available_memory())
-        fitting = largest_context(header, parallel, kv_type, room)
-        return max(fitting, _LEAST_CONTEXT), parallel
-    context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
-    room = max(available_memory() - header.file_size, 0) // 4
-    each = context * kv_bytes_per_token(header, kv_type)
-    wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
-    return context, options.parallel or next((n for n in wanted if n * each <= room), 1)
+        context, least = trained, _LEAST_CONTEXT
+    else:
+        context = least = options.context or min(trained, _DEFAULT_CONTEXT)
+        room = min(room, header.file_size + (total - prompts - header.file_size) // 2)
+    fitting = fitting_tokens(header, kv_type, room)
+    wanted = options.cache_tokens or max(fitting, least)
+    cache_tokens = min(wanted, context * parallel)
+    return min(context, cache_tokens), parallel, cache_tokens
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:
