@@ -78,7 +78,8 @@ Entering waits for it, and raises ``ServiceError`` where that takes too long.
 """
 
 
-def _without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None]:
+def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None]:
+    """Hold nothing: for engines that see to their caches themselves."""
     return nullcontext()
 
 
@@ -91,7 +92,7 @@ class TextChat:
         grammars: Compiler,
         options: ChatOptions = ChatOptions(),
         renderer: MakeRenderer = in_process,
-        reserve: Reserve = _without_limit,
+        reserve: Reserve = without_limit,
     ) -> None:
         self._engine = engine
         self._reserve = reserve

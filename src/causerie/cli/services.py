@@ -71,9 +71,9 @@ def ps(
 ) -> None:
     """Show the running services of this user, and their models.
 
-    CONTEXT is in force for one request, prompt and output together. MEMORY is
-    what a model has now, AT MOST an estimate of what it may take. Below a pool
-    stand its servers.
+    CONTEXT is in force for one request, prompt and output together; `of` more
+    tokens, if all requests share those. MEMORY is what a model has now, AT MOST
+    an estimate of what it may take. Below a pool stand its servers.
 
     **Examples**
 
@@ -171,11 +171,17 @@ def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
     return (
         known.name(model.ref) if model.ref else "-",
         model.state,
-        f"{model.context:,}" if model.context else "-",
+        _context(model),
         f"{model.busy}/{model.slots}",
         _size(resident(model.pid)),
         _size(model.memory_bytes),
     )
+
+
+def _context(model: RunningModel) -> str:
+    if not model.context:
+        return "-"
+    return f"{model.context:,}" + (f" of {model.cache_tokens:,}" if model.cache_tokens else "")
 
 
 def resident(pid: int | None) -> int | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from causerie.engines.llamacpp.fit import fitting_tokens, room_for_context
+from causerie.engines.llamacpp.control_group import number, own_groups
+from causerie.engines.llamacpp.fit import fitting_tokens, has_gpu, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
 from causerie.engines.llamacpp.requantize import (
     Conversion,
@@ -31,12 +32,11 @@ _SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # cannot hold those of all slots, each behind the token that the slot drew itself.
 _DRAFTED = 3
 _REPEATED = 12
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-_MEMORY_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+_OLD_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of version 1
+# Of the memory that weights and stored prompts leave, the cache takes one in so many. A GPU has
+# less memory than its machine, and what does not fit there is computed more slowly.
+_SHARE, _SHARE_BESIDE_GPU = 2, 4
 _MEMORY_GUESS = 8 * 2**30
 _MOST_PROMPT_CACHE = 8 * 2**30
 
@@ -157,7 +157,7 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
     Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits.
     Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more than fits
     into the free memory, nor (unless ``auto``) into half of the memory that the weights and the
-    prompts that left their slots leave; and never less than one context.
+    prompts that left their slots leave (a quarter beside a GPU); and never less than one context.
     """
     parallel = options.parallel or (_SLOTS if cores() > _FEW_CORES else _SLOTS_OF_FEW_CORES)
     total, prompts = available_memory(), _prompt_cache(options)
@@ -167,7 +167,10 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
         context, least = trained, _LEAST_CONTEXT
     else:
         context = least = options.context or min(trained, _DEFAULT_CONTEXT)
-        room = min(room, header.file_size + (total - prompts - header.file_size) // 2)
+        weights = memory_bytes(header, 0, kv_type)
+        gpu = options.gpu_layers != 0 and has_gpu()
+        share = _SHARE_BESIDE_GPU if gpu else _SHARE
+        room = min(room, weights + (total - prompts - weights) // share)
     fitting = fitting_tokens(header, kv_type, room)
     wanted = options.cache_tokens or max(fitting, least)
     cache_tokens = min(wanted, context * parallel)
@@ -194,21 +197,28 @@ def _cpu_batch(weights: int, threads: int) -> int:
     return min(max(int(in_time) // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
-def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
+def cores(groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS) -> int:
     """Return the number of cores that this process may use, at least one.
 
-    Its affinity and its control group count, and of two hardware threads on
+    Its affinity and the quotas of its control ``groups`` count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     allowed = affinity(0) if affinity else set(range(os.cpu_count() or 1))
     physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
     count = max(len(physical), min(len(allowed), 4))
+    for group in own_groups() if groups is None else groups:
+        count = min(count, _quota(group / "cpu.max") or count)
+    return count
+
+
+def _quota(file: Path) -> int | None:
+    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
     try:
-        limit, period = quota.read_text().split()
+        limit, period = file.read_text().split()
     except (OSError, ValueError):
-        return count
-    return max(min(count, int(limit) // int(period)), 1) if limit.isdigit() else count
+        return None
+    return max(int(limit) // int(period), 1) if limit.isdigit() else None
 
 
 def _siblings(file: Path, cpu: int) -> str:
@@ -219,17 +229,12 @@ def _siblings(file: Path, cpu: int) -> str:
         return str(cpu)
 
 
-def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
-    """Return the bytes this process may use: the machine's or its control group's, if less."""
-    total = _machine_memory()
-    for file in limits:
-        try:
-            text = file.read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
+def available_memory(groups: Sequence[Path] | None = None) -> int:
+    """Return the bytes this process may use: the machine's or its control groups', if less."""
+    folders = own_groups() if groups is None else groups
+    files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
+    limits = [limit for file in files if (limit := number(file)) is not None]
+    return min([_machine_memory(), *limits])
 
 
 def _machine_memory() -> int:
