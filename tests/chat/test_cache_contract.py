@@ -223,7 +223,7 @@ async def test_requests_that_share_a_cache_take_turns_and_none_fails(
     write(tmp_path / "tiny.gguf", gguf)
     options = LlamaCppOptions(context=512, parallel=4, cache_tokens=512, threads=THREADS)
     engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
-    queue = SlotQueue("tiny", lambda: 4, 10, 60, lambda: engine.status().cache_tokens or 0)
+    queue = SlotQueue("tiny", lambda: 4, 10, 600, lambda: engine.status().cache_tokens or 0)
     await engine.start()
 
     async def fill(chat: TextChat, said: str, most: int | None) -> Usage:
