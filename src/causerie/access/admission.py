@@ -56,8 +56,8 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Stock:
-    """Something of which there is so much, given out in the order of asking."""
+class _Capacity:
+    """An amount that is handed out to requests in their order."""
 
     size: Callable[[], int]
     """Returns the present amount; it may change when a model is loaded."""
@@ -126,8 +126,8 @@ class SlotQueue:
         self.max_waiting = max_waiting
         self.max_wait_seconds = max_wait_seconds
         self._model = model
-        self._places = _Stock(slots)
-        self._tokens = _Stock(cache_tokens)
+        self._places = _Capacity(slots)
+        self._tokens = _Capacity(cache_tokens)
         self._recent = 1.0  # seconds that a place is held, smoothed
 
     @property
