@@ -66,6 +66,51 @@ async def test_nobody_overtakes_whoever_needs_more_places() -> None:
         model.leave["c"].set()
 
 
+def sharing(max_wait_seconds: float = 30) -> SlotQueue:
+    return SlotQueue("m", lambda: 4, 10, max_wait_seconds, lambda: 1000)
+
+
+async def test_requests_that_share_a_cache_wait_in_order_for_the_tokens_that_they_need() -> None:
+    queue, inside = sharing(), list[int]()
+    leave = {tokens: asyncio.Event() for tokens in (600, 900, 300)}
+
+    async def attempt(tokens: int) -> None:
+        async with queue.reserve(1, tokens):
+            inside.append(tokens)
+            await leave[tokens].wait()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {tokens: group.create_task(attempt(tokens)) for tokens in leave}
+        await turn()
+        assert (inside, queue.waiting, queue.spares) == ([600], 2, False)
+        _ = tasks[900].cancel()
+        await turn()
+        assert (inside, queue.waiting) == ([600, 300], 0)
+        for event in leave.values():
+            event.set()
+    async with queue.reserve(2, 500):
+        assert queue.spares
+
+
+async def test_who_waits_too_long_for_tokens_is_told_when_to_come_back() -> None:
+    queue = sharing(max_wait_seconds=0.01)
+    async with queue.reserve(1, 600):
+        with pytest.raises(Overloaded, match="no room for 500 tokens in its cache became free"):
+            async with queue.reserve(1, 500):
+                pass
+        async with queue.reserve(1, 400):
+            pass
+
+
+async def test_choices_that_a_cache_never_holds_are_refused() -> None:
+    queue = sharing()
+    with pytest.raises(InvalidRequest, match=r"`n` is 3.* 400 tokens .* holds 1000"):
+        async with queue.reserve(3, 400):
+            pass
+    async with Model(1).gate.reserve(3, 400):
+        pass
+
+
 async def test_a_full_queue_is_said_at_once() -> None:
     model = Model(1, max_waiting=1)
     async with asyncio.TaskGroup() as group:

@@ -7,6 +7,7 @@ computed again because a tokenizer reads its text otherwise than the model wrote
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
@@ -22,10 +23,12 @@ from enginekit import THREADS
 from msgspec import structs
 from weightskit import write_hybrid, write_sliding
 
-from causerie.chat.chat import TextChat
+from causerie.access.admission import SlotQueue
+from causerie.chat.chat import Reserve, TextChat, without_limit
 from causerie.chat.compiler import Compiler
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.protocol.events import Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import (
     ChatRequest,
@@ -98,10 +101,12 @@ async def chat(engine: LlamaCppEngine) -> AsyncIterator[TextChat]:
 
 
 @asynccontextmanager
-async def compiling(engine: LlamaCppEngine) -> AsyncIterator[TextChat]:
+async def compiling(
+    engine: LlamaCppEngine, reserve: Reserve = without_limit
+) -> AsyncIterator[TextChat]:
     compiler = Compiler(workers=1)
     try:
-        yield TextChat(engine, compiler)
+        yield TextChat(engine, compiler, reserve=reserve)
     finally:
         await compiler.stop()
 
@@ -206,6 +211,38 @@ async def test_states_that_cannot_be_cut_back_go_on(
                 expected = SHARE - lost / max(one.computed, 1)
                 await one.turn(chat, number)
                 assert not one.shares or one.shares[-1] >= expected, (one.shares, lost)
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("write", [write_hybrid, write_sliding])
+async def test_requests_that_share_a_cache_take_turns_and_none_fails(
+    gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None]
+) -> None:
+    """Each may fill it alone, and together they may need four times what it holds."""
+    write(tmp_path / "tiny.gguf", gguf)
+    options = LlamaCppOptions(context=512, parallel=4, cache_tokens=512, threads=THREADS)
+    engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
+    queue = SlotQueue("tiny", lambda: 4, 10, 600, lambda: engine.status().cache_tokens or 0)
+    await engine.start()
+
+    async def fill(chat: TextChat, said: str, most: int | None) -> Usage:
+        message = Message("user", said)
+        request = ChatRequest("m", (message,), max_tokens=most, ignore_eos=True)
+        async with chat.generate(request) as answer:
+            reply = together([batch async for batch in answer.events])
+        assert reply.usage is not None
+        assert reply.finish == "length"
+        return reply.usage
+
+    try:
+        async with compiling(engine, queue.reserve) as chat:
+            limits = (None, 60, None, 90, 60, 200)
+            asked = (fill(chat, f"{n} why? " * 20, most) for n, most in enumerate(limits))
+            for most, used in zip(limits, await asyncio.gather(*asked), strict=True):
+                assert used.completion >= (most or 512 - used.prompt)
+            again = await fill(chat, "5 why? " * 20, 8)
+            assert again.cached >= SHARE * again.prompt - _READ_AGAIN
     finally:
         await engine.stop()
 

@@ -10,6 +10,7 @@ import shlex
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -151,6 +152,9 @@ def test_the_block_says_which_context_is_in_force() -> None:
     absent = EngineStatus("b", EngineState.ABSENT, slots=8)
     lines = block(Settings(), "127.0.0.1", 8000, None, (loaded, absent))
     assert "  context  a: 8,192 tokens a request, 4 at a time" in lines
+    sharing = replace(loaded, cache_tokens=9984)
+    lines = block(Settings(), "127.0.0.1", 8000, None, (sharing,))
+    assert "  context  a: 8,192 tokens a request, 4 at a time, 9,984 tokens together" in lines
 
 
 def test_the_block_of_an_empty_service_leads_to_the_console() -> None:

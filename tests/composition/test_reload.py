@@ -58,6 +58,20 @@ async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_p
             assert listed["data"][0]["context_length"] > 0
 
 
+async def test_requests_share_the_cache_of_the_engine_that_is_in_force(tmp_path: Path) -> None:
+    def sharing(tokens: int) -> str:
+        options = f"options = {{ context_length = 1000, cache_tokens = {tokens},"
+        return OWN.replace("options = {", options)
+
+    async with service_view(tmp_path, sharing(2000)) as service:
+        for choices, expected in ((2, 200), (3, 400)):
+            status, _, answer = await service.ask("/v1", "own", n=choices, max_tokens=900)
+            assert status == expected
+        assert answer["error"]["param"] == "n"
+        assert (await service.reload(sharing(3000))).applied
+        assert (await service.ask("/v1", "own", n=3, max_tokens=900))[0] == 200
+
+
 async def test_beside_a_draft_model_no_probabilities_are_promised(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(gguf({}))
     text = '[[models]]\nid = "own"\nref = "./m.gguf"\npreload = false\n'

@@ -37,7 +37,7 @@ PARTIAL = PartialTokens(
 
 def slots() -> Slots:
     """Four slots, and no memory for what leaves them."""
-    return Slots(4, PromptStore(0, 1))
+    return Slots(4, 100_000, PromptStore(0, 1))
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -33,13 +33,12 @@ FIXED = memory_bytes(HEADER, 0)  # weights and buffers
     ],
 )
 def test_the_context_that_fits(room: int, context: int) -> None:
-    assert largest_context(HEADER, 1, "f16", room) == context
+    assert largest_context(HEADER, "f16", room) == context
     assert memory_bytes(HEADER, context) <= room or not context
 
 
-def test_more_requests_have_less_each() -> None:
-    assert largest_context(HEADER, 4, "f16", FIXED + 8192 * KV) == 2048
-    assert largest_context(HEADER, 1, "q8_0", FIXED + 8192 * KV) > 15_000
+def test_a_smaller_type_of_numbers_holds_more() -> None:
+    assert largest_context(HEADER, "q8_0", FIXED + 8192 * KV) > 15_000
 
 
 def test_auto_takes_what_the_free_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,9 +46,10 @@ def test_auto_takes_what_the_free_memory_holds(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fit, "free_memory", lambda: (FIXED + 10_000 * KV) * 100 // 90 + 1)
     auto = LlamaCppOptions(context="auto", prompt_cache=0)
     launch = for_machine(HEADER.path, auto, HEADER)
-    assert (launch.context, launch.parallel) == (9984, 1)
-    launch = for_machine(HEADER.path, replace(auto, parallel=2), HEADER)
-    assert (launch.context, launch.parallel) == (4864, 2)
+    assert (launch.context, launch.cache_tokens) == (9984, 9984)
+    short = replace(HEADER, context_length=2048)
+    launch = for_machine(HEADER.path, replace(auto, parallel=3), short)
+    assert (launch.context, launch.parallel, launch.cache_tokens) == (2048, 3, 6144)
     monkeypatch.setattr(fit, "free_memory", lambda: 0)
     assert for_machine(HEADER.path, auto, HEADER).context == 256
 
@@ -72,7 +72,7 @@ def test_a_system_that_does_not_say_what_is_free(monkeypatch: pytest.MonkeyPatch
 )
 def test_what_would_fit_is_proposed(room: int, advice: str) -> None:
     header = replace(HEADER, file_type=7)
-    need = Need(header, 8192, 1, "f16", memory_bytes(header, 8192))
+    need = Need(header, 8192, "f16", memory_bytes(header, 8192))
     assert need.advice(room).startswith(advice)
 
 
@@ -98,7 +98,7 @@ def test_a_model_that_cannot_fit_is_refused_before_it_loads(
     monkeypatch.setattr(engine_module, "available_memory", lambda: 1_000_000)
     with pytest.raises(
         EngineFailed,
-        match=r"m needs about \d+ MB for its weights and \d × 2,048 tokens of context, and this "
+        match=r"m needs about \d+ MB for its weights and a cache of [\d,]+ tokens, and this "
         r"machine has 1 MB; take a smaller model",
     ):
         LlamaCppEngine("m", file, LlamaCppOptions())

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from causerie.engines.llamacpp import fit
 from causerie.engines.llamacpp import options as module
+from causerie.engines.llamacpp.control_group import own_groups
 from causerie.engines.llamacpp.options import (
     LlamaCppOptions,
     available_memory,
@@ -16,6 +18,7 @@ from causerie.engines.llamacpp.options import (
     for_machine,
 )
 from causerie.engines.llamacpp.process import environment
+from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
 FILE = Path("model.gguf")
@@ -42,13 +45,15 @@ KV = 16 * 8 * 128 * 2  # bytes a token
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(module, "available_memory", lambda: 64 * GIB)
+    monkeypatch.setattr(fit, "free_memory", lambda: 64 * GIB)
     monkeypatch.setattr(module, "cores", lambda: 16)
+    monkeypatch.setattr(module, "has_gpu", lambda: False)
     return monkeypatch
 
 
 def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
     options = LlamaCppOptions(
-        context=100_000, parallel=3, threads=5, gpu_layers=7, kv_type="q8_0",
+        context=100_000, parallel=3, cache_tokens=200_000, threads=5, gpu_layers=7, kv_type="q8_0",
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
@@ -62,6 +67,7 @@ def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
     assert (launch.context, launch.parallel, launch.threads) == (8192, 8, 16)
     assert (launch.kv_type, launch.cpu_batch) == ("f16", 64)
+    assert launch.cache_tokens == 8 * 8192
     assert launch.memory > GIB + 8 * 8192 * KV
 
 
@@ -70,14 +76,55 @@ def test_the_context_is_what_the_model_was_trained_for(machine: pytest.MonkeyPat
     assert launch.context == 2048
 
 
+FIXED = memory_bytes(HEADER, 0)  # weights and buffers
+
+
 @pytest.mark.parametrize(
-    ("free", "slots"), [(16 * 8192 * KV, 4), (8 * 8192 * KV, 2), (4 * 8192 * KV, 1), (0, 1)]
+    ("left", "tokens"),
+    [(2**17, 8 * 8192), (2**16, 2**15), (2**15, 2**14), (1000, 8192), (-1000, 8192)],
 )
-def test_the_caches_take_at_most_a_quarter_of_what_the_weights_leave(
-    machine: pytest.MonkeyPatch, free: int, slots: int
+def test_the_cache_takes_half_of_what_weights_and_stored_prompts_leave(
+    machine: pytest.MonkeyPatch, left: int, tokens: int
 ) -> None:
-    machine.setattr(module, "available_memory", lambda: HEADER.file_size + free)
-    assert for_machine(FILE, LlamaCppOptions(), HEADER).parallel == slots
+    """And holds at least one request; slots share it where it holds no context of each."""
+    machine.setattr(module, "available_memory", lambda: FIXED + left * KV)
+    launch = for_machine(FILE, LlamaCppOptions(prompt_cache=0), HEADER)
+    assert (launch.context, launch.parallel, launch.cache_tokens) == (8192, 8, tokens)
+    assert launch.memory == FIXED + tokens * KV
+    stored = LlamaCppOptions(prompt_cache=2**15 * KV)
+    machine.setattr(module, "available_memory", lambda: FIXED + (left + 2**15) * KV)
+    assert for_machine(FILE, stored, HEADER).cache_tokens == tokens
+
+
+def test_the_cache_takes_less_beside_a_gpu(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(module, "has_gpu", lambda: True)
+    machine.setattr(module, "available_memory", lambda: FIXED + 2**16 * KV)
+    options = LlamaCppOptions(prompt_cache=0)
+    assert for_machine(FILE, options, HEADER).cache_tokens == 2**14
+    assert for_machine(FILE, replace(options, gpu_layers=0), HEADER).cache_tokens == 2**15
+
+
+def test_the_cache_takes_no_more_than_is_free(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(fit, "free_memory", lambda: (FIXED + 20_000 * KV) * 100 // 90 + 1)
+    options = LlamaCppOptions(prompt_cache=0)
+    assert for_machine(FILE, options, HEADER).cache_tokens == 19_968
+    longer = for_machine(FILE, replace(options, context=30_000), HEADER)
+    assert (longer.context, longer.cache_tokens) == (30_000, 30_000)
+
+
+def test_a_laptop_of_16_gb_holds_what_the_documentation_says(machine: pytest.MonkeyPatch) -> None:
+    """8B parameters at 4 bits, with 16k of context for one, and 4k for eight at once."""
+    large = replace(
+        HEADER, file_size=4_900_000_000, block_count=32, embedding_length=4096,
+        head_count_kv=(8,) * 32, key_length=128, value_length=128, vocabulary_size=128_000,
+        context_length=131_072,
+    )  # fmt: skip
+    for memory in ("available_memory", "free_memory"):
+        machine.setattr(module if "available" in memory else fit, memory, lambda: 16 * 10**9)
+    launch = for_machine(FILE, LlamaCppOptions(context=16_384), large)
+    assert (launch.context, launch.parallel) == (16_384, 8)
+    assert launch.cache_tokens >= 8 * 4096
+    assert launch.memory + launch.prompt_cache < 12 * 10**9
 
 
 def test_few_cores_get_four_slots(machine: pytest.MonkeyPatch) -> None:
@@ -108,11 +155,14 @@ def test_adapters_and_the_draft_count_as_memory(
     ("text", "most"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None)]
 )
 def test_a_control_group_bounds_the_cores(tmp_path: Path, text: str, most: int | None) -> None:
-    quota = tmp_path / "cpu.max"
-    everything = cores(quota)
+    own = tmp_path / "own"
+    own.mkdir()
+    everything = cores([own, tmp_path])
     assert 1 <= everything <= (os.cpu_count() or 1)
-    quota.write_text(text)
-    assert cores(quota) == (most or everything)
+    for group in (own, tmp_path):
+        (group / "cpu.max").write_text(text)
+        assert cores([own, tmp_path]) == (most or everything)
+        (group / "cpu.max").unlink()
 
 
 @pytest.mark.parametrize(("logical", "expected"), [(2, 2), (4, 4), (6, 4), (12, 6), (16, 8)])
@@ -122,16 +172,32 @@ def test_of_two_threads_on_a_core_one_counts(
     for cpu in range(logical):
         (tmp_path / str(cpu)).write_text(f"{cpu // 2 * 2},{cpu // 2 * 2 + 1}\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(logical)), raising=False)
-    assert cores(tmp_path / "no quota", str(tmp_path / "{}")) == expected
+    assert cores([], str(tmp_path / "{}")) == expected
 
 
 def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
-    machine = available_memory([limit])
+    machine = available_memory([tmp_path])
     limit.write_text("max\n")
-    assert available_memory([limit]) == machine
+    assert available_memory([tmp_path]) == machine
     limit.write_text(f"{machine // 2}\n")
-    assert available_memory([limit]) == machine // 2
+    assert available_memory([tmp_path]) == machine // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("0::/system.slice/a.service\n", ("system.slice/a.service", "system.slice", "")),
+        ("4:memory:/x\n0::/\n", ("",)),
+        ("0::/../elsewhere\n", ("",)),
+        ("4:memory:/x\n", ("",)),
+    ],
+)
+def test_the_groups_of_a_process(tmp_path: Path, text: str, groups: tuple[str, ...]) -> None:
+    root, own = tmp_path / "groups", tmp_path / "own"
+    assert own_groups(own, root) == (root,)
+    own.write_text(text)
+    assert own_groups(own, root) == tuple(root / group for group in groups)
 
 
 def test_threads_spin_shortly_unless_the_environment_says_otherwise(

@@ -1,4 +1,7 @@
-"""Prompts that are found again in slots and in memory, with the real engine and a small model."""
+"""Prompts that are found again in slots and in memory, with the real engine and a small model.
+
+The slots share one cache, so they lose their prompts also to requests in other slots.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ SHARE = 0.95
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def subject(gguf: Path) -> AsyncIterator[Subject]:
-    options = LlamaCppOptions(context=1024, parallel=SLOTS, threads=THREADS)
+    options = LlamaCppOptions(context=512, parallel=SLOTS, cache_tokens=512, threads=THREADS)
     engine = LlamaCppEngine("small", gguf, options)
     await engine.start()
     yield Subject(engine, await engine.facts())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ pytestmark = pytest.mark.skipif(not is_possible(), reason="needs files of anonym
 
 _TOKENS = st.lists(st.integers(0, 3), max_size=30)
 BYTES = 10  # of a token
+ENOUGH = 100_000  # tokens: a cache that nobody has to leave
 
 
 class Writer:
@@ -43,17 +43,21 @@ class Writer:
         if self.failing:
             raise EngineFailed("the engine answered 500")
         slot, action = path.removeprefix("/slots/").split("?action=")
+        if action == "erase":
+            del self.held[int(slot)]
+            return
         file = Path(files_for("self"), body["filename"])
         if action == "save":
             file.write_bytes(b"x" * BYTES * token_count(self.held[int(slot)]))
         assert file.stat().st_size
 
-    async def turn(self, slots: Slots, prompt: list[int], made: int = 2) -> int:
+    async def turn(self, slots: Slots, prompt: list[int], made: int = 2, room: int = 2) -> int:
         """Take a slot, read the prompt and generate; return the tokens that were there."""
-        async with slots.hold(self, prompt) as slot:
+        async with slots.hold(self, prompt, room) as slot:
             shared = slot.read
             slot.read = len(prompt)
             slot.made += range(made)
+            slot.finished = True
         self.held[slot.id] = slot.tokens
         return shared
 
@@ -107,7 +111,7 @@ async def test_what_is_short_or_does_not_fit_is_not_kept(monkeypatch: pytest.Mon
 
 async def test_a_state_that_cannot_be_copied_costs_nothing() -> None:
     engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
-    slots = Slots(1, store)
+    slots = Slots(1, ENOUGH, store)
     await engine.turn(slots, prompt(1000))
     engine.failing = True
     assert await engine.turn(slots, prompt(5000)) == 0
@@ -123,7 +127,7 @@ async def test_a_state_that_cannot_be_copied_costs_nothing() -> None:
 
 async def test_conversations_that_take_turns_find_their_prompts() -> None:
     engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
-    slots = Slots(2, store)
+    slots = Slots(2, ENOUGH, store)
     for turn in range(1, 4):
         for start in (1000, 2000, 3000, 4000, 5000):
             shared = await engine.turn(slots, prompt(start, 100 * turn))
@@ -133,30 +137,30 @@ async def test_conversations_that_take_turns_find_their_prompts() -> None:
 
 async def test_one_conversation_is_never_copied() -> None:
     engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
-    slots = Slots(4, store)
+    slots = Slots(4, ENOUGH, store)
     shared = [await engine.turn(slots, prompt(1, count)) for count in (10, 30, 200, 205, 400)]
     assert shared == [0, 10, 30, 200, 205]
     assert engine.asked == []
 
 
 async def test_what_was_not_read_is_not_taken_for_there() -> None:
-    engine, slots = Writer(), Slots(1, PromptStore(0, BYTES))
-    async with slots.hold(engine, prompt(1000, 300)) as slot:
+    engine, slots = Writer(), Slots(1, ENOUGH, PromptStore(0, BYTES))
+    async with slots.hold(engine, prompt(1000, 300), 2) as slot:
         slot.read = 130  # and then its client left
     assert await engine.turn(slots, prompt(1000, 300)) == 130
 
 
 async def test_a_request_waits_for_a_free_slot() -> None:
-    engine, slots = Writer(), Slots(2, PromptStore(0, BYTES))
+    engine, slots = Writer(), Slots(2, ENOUGH, PromptStore(0, BYTES))
     taken: list[int] = []
 
     async def third() -> None:
-        async with slots.hold(engine, prompt(3000)) as slot:
+        async with slots.hold(engine, prompt(3000), 2) as slot:
             taken.append(slot.id)
 
     async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(slots.hold(engine, prompt(1000)))
-        async with slots.hold(engine, prompt(2000)) as second:
+        first = await stack.enter_async_context(slots.hold(engine, prompt(1000), 2))
+        async with slots.hold(engine, prompt(2000), 2) as second:
             assert {first.id, second.id} == {0, 1}
             waits = asyncio.create_task(third())
             await asyncio.sleep(0)
@@ -165,19 +169,56 @@ async def test_a_request_waits_for_a_free_slot() -> None:
     assert taken == [second.id]
 
 
-def test_free_memory_is_the_least_of_machine_and_group(
+async def test_slots_that_share_a_cache_are_emptied_for_a_long_request_and_found_again() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(2, 500, store)
+    for start in (1000, 2000):
+        await engine.turn(slots, prompt(start, 200))
+    assert engine.asked == []
+    assert await engine.turn(slots, prompt(5000, 300), room=100) == 0
+    assert set(engine.held) == {0}
+    assert "/slots/1?action=erase" in engine.asked
+    for start in (1000, 2000):
+        assert await engine.turn(slots, prompt(start, 220)) == 200
+    store.close()
+
+
+async def test_requests_that_would_overfill_a_cache_are_refused_and_cost_nothing() -> None:
+    engine = Writer()
+    slots = Slots(2, 500, PromptStore(0, BYTES))
+    async with slots.hold(engine, prompt(1000, 200), 100) as slot:
+        slot.read = 200
+        with pytest.raises(EngineFailed, match="more than the 500 tokens"):
+            await engine.turn(slots, prompt(2000, 200), room=1)
+        assert await engine.turn(slots, prompt(2000, 150), room=50) == 0
+    assert engine.asked == []
+
+
+async def test_a_request_that_was_left_counts_whole_until_its_slot_is_emptied() -> None:
+    """The engine may compute for it still when the next one comes."""
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(2, 500, store)
+    async with slots.hold(engine, prompt(1000, 100), 300) as slot:
+        slot.read = 100  # and then its client left
+    engine.held[0] = slot.tokens
+    await engine.turn(slots, prompt(2000, 150), room=50)
+    assert engine.asked == ["/slots/0?action=save", "/slots/0?action=erase"]
+    assert await engine.turn(slots, prompt(1000, 110)) == 100
+    store.close()
+
+
+def test_free_memory_is_the_least_of_machine_and_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def said(name: str, text: str) -> Callable[[], None]:
-        (tmp_path / name).write_text(text)
-        return lambda: monkeypatch.setattr(prompt_store, f"_{name}", tmp_path / name)
-
-    for set_path in (
-        said("MEMORY", "MemTotal: 9 kB\nMemAvailable:   8 kB\n"),
-        said("GROUP_LIMIT", "10000\n"),
-        said("GROUP_USE", "7000\n"),
-    ):
-        set_path()
-    assert prompt_store.free_memory() == 3000
-    (tmp_path / "GROUP_LIMIT").write_text("max\n")
+    (tmp_path / "machine").write_text("MemTotal: 9 kB\nMemAvailable:   8 kB\n")
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setattr(prompt_store, "_MEMORY", tmp_path / "machine")
+    monkeypatch.setattr(prompt_store, "own_groups", lambda: (own, tmp_path))
     assert prompt_store.free_memory() == 8192
+    for group, limit, used in ((tmp_path, "10000", "7000"), (own, "2500", "1000")):
+        (group / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.current").write_text(f"{used}\n")
+    assert prompt_store.free_memory() == 1500
+    (own / "memory.max").write_text("max\n")
+    assert prompt_store.free_memory() == 3000

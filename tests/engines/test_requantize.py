@@ -84,23 +84,24 @@ def slow_size(path: Path) -> int:
 def test_which_weights_are_converted(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = conversion(gguf, "auto", tmp_path)
+    slow = slow_weights(gguf)
+    made = conversion(gguf, slow, "auto", tmp_path)
     assert made is not None
     assert not made.required
     assert made.folder.parent == copies(tmp_path, gguf)
     launch = for_machine(gguf, LlamaCppOptions(cache=tmp_path), read_header(gguf))
     plain = for_machine(gguf, LlamaCppOptions(requantize="off"), read_header(gguf))
     assert launch.memory - plain.memory == made.size - gguf.stat().st_size
-    assert conversion(gguf, "off", tmp_path) is None
-    assert conversion(gguf, "q8_0", None) is None
+    assert conversion(gguf, slow, "off", tmp_path) is None
+    assert conversion(gguf, slow, "q8_0", None) is None
     monkeypatch.setattr(requantize, "_MOST_AUTOMATIC", made.size - 1)
-    assert conversion(gguf, "auto", tmp_path) is None
-    forced = conversion(gguf, "q8_0", tmp_path)
+    assert conversion(gguf, slow, "auto", tmp_path) is None
+    forced = conversion(gguf, slow, "q8_0", tmp_path)
     assert forced is not None
     assert forced.required
     monkeypatch.setattr(requantize, "_MOST_AUTOMATIC", made.size)
     monkeypatch.setattr(requantize, "has_fast_q8_0", lambda: False)
-    assert conversion(gguf, "auto", tmp_path) is None
+    assert conversion(gguf, slow, "auto", tmp_path) is None
 
 
 def test_a_copy_is_made_once_and_replaces_that_of_an_older_file(gguf: Path, tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_copy_is_made_once_and_replaces_that_of_an_older_file(gguf: Path, tmp_
     old = copies(tmp_path, own) / "older"
     old.mkdir(parents=True)
     (old / "own.gguf").touch()
-    made = conversion(own, "auto", tmp_path)
+    made = conversion(own, slow_weights(own), "auto", tmp_path)
     assert made is not None
     copy = converted(own, made.folder, lambda _: None)
     inode = copy.stat().st_ino

@@ -241,6 +241,8 @@ class TestOpenDoors:
          ':5: models[1].id: "a" is taken by models[0].id'),
         ('[[models]]\nid = "a"\nengine = "fake"\n[models.llamacpp]\nthreads = 2\n',
          ':4: models[0].llamacpp: means nothing to engine "fake"'),
+        ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\ncontext = 9\ncache_tokens = 8\n',
+         ":6: models[0].llamacpp.cache_tokens: must be at least `context`, which is 9"),
         ('[[models]]\nid = "a"\nref = "x"\nformat = "qwen33"\n',
          ':4: models[0].format: is "qwen33", and there is no such format; did you mean `qwen-3'),
         ('[[models]]\nid = "a"\nref = "x"\nengine = "lamacpp"\n',

@@ -2,7 +2,8 @@
 
 One :class:`SlotQueue` a model. It counts requests when they arrive, before any work
 is done for them: as many run as the engine has slots, a bounded number waits
-in order, and the next is told at once to come back later.
+in order, and the next is told at once to come back later. Where the slots share a
+cache, a request also waits, once its prompt is known, for the tokens that it may need.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -49,35 +51,95 @@ class SlotLease:
 
 @dataclass(slots=True)
 class _Waiting:
-    places: int
+    amount: int
     turn: asyncio.Future[None]
 
 
 @dataclass(slots=True)
-class SlotQueue:
-    """Admission to one model."""
+class _Capacity:
+    """An amount that is handed out to requests in their order."""
 
-    model: str
-    slots: Callable[[], int]
-    """Returns the present number of slots; it may change when a model is loaded."""
-    max_waiting: int
-    """Number of requests that may queue."""
-    max_wait_seconds: float
-    """Longest wait of one request."""
-    _taken: int = 0
-    _queue: deque[_Waiting] = field(default_factory=deque)
-    _recent: float = 1.0  # seconds that a place is held, smoothed
+    size: Callable[[], int]
+    """Returns the present amount; it may change when a model is loaded."""
+    taken: int = 0
+    queue: deque[_Waiting] = field(default_factory=deque)
+
+    def take_now(self, amount: int) -> bool:
+        """Take what is free, unless others wait; return whether that was enough."""
+        if self.queue or not self._fits(amount):
+            return False
+        self.taken += amount
+        return True
+
+    async def take(self, amount: int, seconds: float) -> None:
+        """Wait for one's turn; raise :class:`TimeoutError` where it does not come in time."""
+        entry = _Waiting(amount, asyncio.get_running_loop().create_future())
+        self.queue.append(entry)
+        try:
+            async with asyncio.timeout(seconds):
+                await entry.turn
+        except (TimeoutError, asyncio.CancelledError):
+            self._leave(entry)
+            raise
+
+    def give_back(self, amount: int) -> None:
+        """Free an amount for those who wait."""
+        self.taken -= amount
+        self.admit()
+
+    def admit(self) -> None:
+        """Give those who wait their turn, as far as it reaches."""
+        while self.queue and self._fits(self.queue[0].amount):
+            entry = self.queue.popleft()
+            if not entry.turn.done():
+                self.taken += entry.amount
+                entry.turn.set_result(None)
+
+    def _leave(self, entry: _Waiting) -> None:
+        """Give up waiting; what was handed over meanwhile goes to the next."""
+        if entry.turn.done() and not entry.turn.cancelled():
+            self.give_back(entry.amount)
+        elif entry in self.queue:
+            self.queue.remove(entry)
+            self.admit()
+
+    def _fits(self, amount: int) -> bool:
+        return self.taken + amount <= max(self.size(), 1)
+
+
+class SlotQueue:
+    """Admission to one model.
+
+    ``slots`` returns the present number of slots, and ``cache_tokens`` the tokens of the cache that
+    they share; 0 where there is no such limit. ``max_waiting`` requests may queue, each for
+    ``max_wait_seconds``.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        slots: Callable[[], int],
+        max_waiting: int,
+        max_wait_seconds: float,
+        cache_tokens: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.max_waiting = max_waiting
+        self.max_wait_seconds = max_wait_seconds
+        self._model = model
+        self._places = _Capacity(slots)
+        self._tokens = _Capacity(cache_tokens)
+        self._recent = 1.0  # seconds that a place is held, smoothed
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return len(self._queue)
+        return len(self._places.queue) + len(self._tokens.queue)
 
     @property
     def spares(self) -> bool:
         """Return true if a quarter of the slots, and at least one, is free."""
-        slots = max(self.slots(), 1)
-        return not self._queue and (slots - self._taken) * 4 >= slots and self._taken < slots
+        slots, taken = max(self._places.size(), 1), self._places.taken
+        return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
     def enter(self, places: int = 1) -> SlotLease:
         """Hold ``places`` (one for each choice) while the block runs.
@@ -90,65 +152,63 @@ class SlotQueue:
 
     def take_now(self, places: int) -> bool:
         """Take places that are free, unless others wait for them; whether there were."""
-        if self._queue or self._taken + places > (self.slots() or 1):
-            return False
-        self._taken += places
-        return True
+        return self._places.take_now(places)
 
     def give_back(self, places: int, held_seconds: float) -> None:
         """Places are free again."""
         self._recent += 0.2 * (held_seconds - self._recent)
-        self._release(places)
+        self._places.give_back(places)
 
     async def take(self, places: int) -> None:
         """Queue for places; raises as :meth:`enter` does."""
-        if places > max(self.slots(), 1):
+        slots = self._places.size()
+        if places > max(slots, 1):
             raise InvalidRequest(
-                f"`n` is {places}, but this model answers {self.slots()} at the same time.",
+                f"`n` is {places}, but this model answers {slots} at the same time.",
                 param="n",
             )
-        self._admit()  # there may be more slots than when the others queued
+        self._places.admit()  # there may be more slots than when the others queued
         if self.take_now(places):
             return
-        if len(self._queue) >= self.max_waiting:
+        if len(self._places.queue) >= self.max_waiting:
             raise self._full(f"its queue (at most {self.max_waiting}) is full")
-        entry = _Waiting(places, asyncio.get_running_loop().create_future())
-        self._queue.append(entry)
         try:
-            async with asyncio.timeout(self.max_wait_seconds):
-                await entry.turn
+            await self._places.take(places, self.max_wait_seconds)
         except TimeoutError:
-            self._leave(entry)
             raise self._full(f"no place became free in {self.max_wait_seconds:g} s") from None
-        except asyncio.CancelledError:
-            self._leave(entry)
-            raise
 
-    def _leave(self, entry: _Waiting) -> None:
-        """Give up waiting; a place that was handed over meanwhile goes to the next."""
-        if entry.turn.done() and not entry.turn.cancelled():
-            self._release(entry.places)
-        elif entry in self._queue:
-            self._queue.remove(entry)
-            self._admit()
+    @asynccontextmanager
+    async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
+        """Hold ``tokens`` of the cache for each choice while the block runs.
 
-    def _release(self, places: int) -> None:
-        self._taken -= places
-        self._admit()
-
-    def _admit(self) -> None:
-        while self._queue and self._fits(self._queue[0].places):
-            entry = self._queue.popleft()
-            if not entry.turn.done():
-                self._taken += entry.places
-                entry.turn.set_result(None)
-
-    def _fits(self, places: int) -> bool:
-        return self._taken + places <= max(self.slots(), 1)
+        Waits in order; raises :class:`Overloaded` after ``max_wait_seconds``, and
+        :class:`InvalidRequest` for more choices than the cache can hold.
+        """
+        size, amount = self._tokens.size(), choices * tokens
+        if not size:
+            yield
+            return
+        if amount > size:
+            raise InvalidRequest(
+                f"`n` is {choices}, and each choice may need {tokens} tokens with the prompt, but "
+                f"this model holds {size} at the same time. Lower `n` or `max_tokens`.",
+                param="n",
+            )
+        if not self._tokens.take_now(amount):
+            try:
+                await self._tokens.take(amount, self.max_wait_seconds)
+            except TimeoutError:
+                free = f"room for {amount} tokens in its cache"
+                seconds = f"{self.max_wait_seconds:g} s"
+                raise self._full(f"no {free} became free in {seconds}") from None
+        try:
+            yield
+        finally:
+            self._tokens.give_back(amount)
 
     def _full(self, why: str) -> Overloaded:
-        turns = (len(self._queue) + 1) / max(self.slots(), 1)
+        turns = (self.waiting + 1) / max(self._places.size(), 1)
         wait = min(max(1, round(turns * self._recent)), 60)
         return Overloaded(
-            f"The model {self.model} is busy: {why}. Try again in {wait} s.", retry_after=wait
+            f"The model {self._model} is busy: {why}. Try again in {wait} s.", retry_after=wait
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -71,8 +71,20 @@ class ChatReply:
     cache_report: CacheReporter
 
 
+Reserve = Callable[[int, int], AbstractAsyncContextManager[None]]
+"""Holds room in the engine's cache: for so many choices, of so many tokens each.
+
+Entering waits for it, and raises ``ServiceError`` where that takes too long.
+"""
+
+
+def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None]:
+    """Hold nothing: for engines that see to their caches themselves."""
+    return nullcontext()
+
+
 class TextChat:
-    """Chat completions on one text engine."""
+    """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
 
     def __init__(
         self,
@@ -80,8 +92,10 @@ class TextChat:
         grammars: Compiler,
         options: ChatOptions = ChatOptions(),
         renderer: MakeRenderer = in_process,
+        reserve: Reserve = without_limit,
     ) -> None:
         self._engine = engine
+        self._reserve = reserve
         self._grammars = grammars
         self._options = options
         self._renderer = renderer
@@ -131,7 +145,9 @@ class TextChat:
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
-        async with aclosing(source) as events:
+        # What is left of a reply that another began may be as long as the context lets it be.
+        most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
+        async with self._reserve(request.n, most), aclosing(source) as events:
             changes = [*dropped, *omitted, *plan.ignored]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:

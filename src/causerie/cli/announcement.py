@@ -134,6 +134,7 @@ def _context(engines: Sequence[EngineStatus]) -> Sequence[str]:
     loaded = [engine for engine in engines if engine.context is not None]
     told = [
         f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
+        + (f", {engine.cache_tokens:,} tokens together" if engine.cache_tokens else "")
         for engine in loaded
     ]
     return [f"  context  {'; '.join(told)}"] if told else []

@@ -114,11 +114,17 @@ def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
     return (
         known.name(model.ref) if model.ref else "-",
         model.state,
-        f"{model.context:,}" if model.context else "-",
+        _context(model),
         f"{model.busy}/{model.slots}",
         _size(resident(model.pid)),
         _size(model.memory_bytes),
     )
+
+
+def _context(model: RunningModel) -> str:
+    if not model.context:
+        return "-"
+    return f"{model.context:,}" + (f" of {model.cache_tokens:,}" if model.cache_tokens else "")
 
 
 def resident(pid: int | None) -> int | None:

@@ -23,7 +23,6 @@ from causerie.engines.llamacpp.options import (
     available_memory,
     for_machine,
 )
-from causerie.engines.llamacpp.requantize import slow_weights
 from causerie.engines.recommended_sampling import of_gguf
 from causerie.engines.weights.gguf import Header, read_header
 from causerie.engines.weights.quantization import of_file_name, of_file_type
@@ -76,16 +75,17 @@ def _here(header: Header, cache: Path) -> Facts:
     return {
         "context": launch.context,
         "requests_at_a_time": launch.parallel,
+        "cache_tokens": launch.cache_tokens,
         "memory_needed": launch.memory,
         "memory_free": free_now(total),
         "fits": launch.memory <= total,
         "cpu": cpu.verdict(_quantization(header)),
-    } | _slow(header, launch)
+    } | _slow(launch)
 
 
-def _slow(header: Header, launch: Launch) -> Facts:
+def _slow(launch: Launch) -> Facts:
     """Return what is slow in the weights, and what is done about it."""
-    slow = slow_weights(header.path)
+    slow = launch.slow
     if slow is None:
         return {}
     gain = f"prompts are read about {slow.gain:.1f} times as fast"

@@ -26,6 +26,8 @@ class RunningModel(Struct, frozen=True):
     """The most that it may take, an estimate; ``None`` where nothing is loaded."""
     pid: int | None = None
     """Of its process, where the service has started it."""
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have, where they share a cache that bounds them."""
     members: tuple[RunningMember, ...] = ()
     """Of a pool."""
 
@@ -65,6 +67,7 @@ def running_models(
             busy=status.busy,
             memory_bytes=status.memory_bytes,
             pid=status.pid,
+            cache_tokens=status.cache_tokens,
             members=tuple(
                 RunningMember(each.model, each.state.value, each.slots, each.busy)
                 for each in status.members

@@ -128,7 +128,13 @@ def own_models(
                 if kept is not None and same
                 else _admission_queue(model, engine)
             )
-            chat = TextChat(engine, parts.grammars, wanted, parts.renderers.renderer)
+            chat = TextChat(
+                engine,
+                parts.grammars,
+                wanted,
+                parts.renderers.renderer,
+                admission_queue.reserve,
+            )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue
         admission_queue.max_waiting = model.queue.max_waiting
@@ -163,7 +169,11 @@ def provider_models(
 
 def _admission_queue(model: ModelSettings, engine: FleetEngine) -> SlotQueue:
     return SlotQueue(
-        model.id, lambda: engine.slots, model.queue.max_waiting, model.queue.max_wait_seconds
+        model.id,
+        lambda: engine.slots,
+        model.queue.max_waiting,
+        model.queue.max_wait_seconds,
+        lambda: engine.cache_tokens,
     )
 
 

@@ -46,6 +46,10 @@ class EngineStatus:
     """An estimate until loaded."""
     context: int | None = None
     """Tokens of one request, prompt and output together, once the engine knows."""
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have, where slots share a cache that holds less than
+    ``context`` of each.
+    """
     pid: int | None = None
     """Of the engine's process, where it is a child of ours."""
     detail: str = ""

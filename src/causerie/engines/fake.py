@@ -88,6 +88,8 @@ class FakeEngine:
     script: FakeScript = field(default_factory=FakeScript)
     context_length: int = 8192
     slots: int = 16
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have; ``None`` for no limit."""
     memory_bytes: int = 0
     template: str = TEMPLATE
     requests: list[TextRequest] = field(default_factory=list)
@@ -118,7 +120,12 @@ class FakeEngine:
     def status(self) -> EngineStatus:
         """Return the current status."""
         return EngineStatus(
-            self.model, self._state, self.slots, self._busy, context=self.context_length
+            self.model,
+            self._state,
+            self.slots,
+            self._busy,
+            context=self.context_length,
+            cache_tokens=self.cache_tokens,
         )
 
     async def facts(self) -> ModelFacts:
@@ -216,12 +223,12 @@ class FakeEngine:
 
 def _check(name: str, value: object) -> None:
     """Refuse what is no option, or no value for it."""
-    kinds = {"replies": list, "fail_after": int, "context_length": int, "slots": int}
-    kind = {**kinds, "template": str}.get(name)
+    numbers = ("fail_after", "context_length", "slots", "cache_tokens")
+    kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
         raise EngineFailed(
             f"the fake engine has no option {name}; it takes "
-            "replies, fail_after, context_length, slots and template"
+            "replies, fail_after, context_length, slots, cache_tokens and template"
         )
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     texts = isinstance(value, list) and all(isinstance(item, str) for item in value)

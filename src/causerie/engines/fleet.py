@@ -344,6 +344,11 @@ class FleetEngine:
         return self._model_slot.slots
 
     @property
+    def cache_tokens(self) -> int:
+        """Tokens of the cache that requests share, while it is loaded; 0 for no such limit."""
+        return self._model_slot.status().cache_tokens or 0
+
+    @property
     def known(self) -> ModelFacts | None:
         """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
         return self._model_slot.facts

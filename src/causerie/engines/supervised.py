@@ -87,6 +87,11 @@ class SupervisedEngine(ABC, Generic[C]):
     def context(self) -> int:
         """Return the maximum tokens of one request, prompt and output together."""
 
+    @property
+    def cache_tokens(self) -> int | None:
+        """Return the tokens of a cache that requests share, if it bounds them; else ``None``."""
+        return None
+
     @abstractmethod
     async def facts(self) -> ModelFacts:
         """Return the facts of the loaded model."""
@@ -155,6 +160,7 @@ class SupervisedEngine(ABC, Generic[C]):
             idle_seconds=time.monotonic() - self._pulse.beat,
             memory_bytes=self.memory_bytes,
             context=self.context,
+            cache_tokens=self.cache_tokens,
             pid=self.pid,
             detail=supervisor.detail,
         )

@@ -34,6 +34,13 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     parallel: Annotated[
         Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
     ] = None
+    cache_tokens: Annotated[
+        Count | None,
+        Meta(
+            description="Tokens that all requests together may have, at least `context`. Unset: "
+            "`context` of each, or fewer if the memory holds no more."
+        ),
+    ] = None
     threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
     gpu_layers: Annotated[
         Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")

@@ -95,11 +95,18 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
         yield from _known((*at, "format"), model.format, _FORMATS)
     if model.llamacpp.draft and model.llamacpp.speculation != "off":
         yield Broken((*at, "llamacpp", "speculation"), "excludes `draft`; set one of them")
+    yield from _cache_tokens((*at, "llamacpp"), model.llamacpp)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
+
+
+def _cache_tokens(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+    context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
+    if isinstance(context, int) and cache_tokens is not None and cache_tokens < context:
+        yield Broken((*at, "cache_tokens"), f"must be at least `context`, which is {context}")
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:

@@ -15,9 +15,9 @@ def ps(
 ) -> None:
     """Show the running services of this user, and their models.
 
-    CONTEXT is in force for one request, prompt and output together. MEMORY is
-    what a model has now, AT MOST an estimate of what it may take. Below a pool
-    stand its servers.
+    CONTEXT is in force for one request, prompt and output together; `of` more
+    tokens, if all requests share those. MEMORY is what a model has now, AT MOST
+    an estimate of what it may take. Below a pool stand its servers.
 
     **Examples**
 

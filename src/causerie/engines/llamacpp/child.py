@@ -96,9 +96,7 @@ class _Progress:
 def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = weights
-    params.n_ctx = launch["context"] * launch["parallel"]
-    params.n_parallel = launch["parallel"]
-    params.kv_unified = False
+    _keep_tokens(params, launch)
     params.cpuparams.n_threads = launch["threads"]
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
@@ -133,6 +131,17 @@ def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | No
     params.slot_save_path = files_for(os.getppid())
     params.warmup = True
     return params
+
+
+def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
+    """Give each slot a cache of its own, or all of them one that is smaller than those."""
+    context, parallel, cache_tokens = (
+        launch[name] for name in ("context", "parallel", "cache_tokens")
+    )
+    params.n_parallel, params.n_ctx = parallel, cache_tokens
+    params.kv_unified = cache_tokens < context * parallel
+    if params.kv_unified:
+        params.kv_unified_per_slot = context
 
 
 def _speculate(params: Any, launch: dict[str, Any]) -> None:

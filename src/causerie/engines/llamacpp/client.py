@@ -117,7 +117,7 @@ class LlamaCppClient:
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
-        async with self._slots.hold(self, request.prompt) as slot:
+        async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
             body = completion_body(request, slot.id)
             response = await self._wire.send("POST", "/completion", body)
             try:
@@ -131,13 +131,14 @@ class LlamaCppClient:
 
     async def sample(self, request: TextRequest) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
-        async with self._slots.hold(self, request.prompt) as slot:
+        async with self._slots.hold(self, request.prompt, 1) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
             if len(item.tokens) != 1:
                 raise EngineFailed("the engine drew no token")
             id = item.tokens[0]
             slot.made.append(id)
+            slot.finished = True
         for probability in item.completion_probabilities:
             return _weighed(id, item.content, probability, request.logprobs or 0)
         return Token(id, item.content)
@@ -174,6 +175,7 @@ async def _outputs(
                     yield token
                 made = max(made, item.tokens_predicted)
                 if item.stop:
+                    slot.finished = True
                     yield _stopped(item, cached)
                     return
     except TransportFailed as failure:

@@ -18,26 +18,23 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.files import Files
+from causerie.engines.gguf_engine import GgufEngine
 from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.options import (
+    Launch,
     LlamaCppOptions,
     available_memory,
     for_machine,
 )
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.llamacpp.requantize import SlowWeights, slow_weights
+from causerie.engines.llamacpp.requantize import SlowWeights
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.reading import Readings
-from causerie.engines.recommended_sampling import of_gguf
-from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.footprint import kv_bytes_per_token
-from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 log = structlog.get_logger(__name__)
@@ -46,12 +43,8 @@ _NO_TOKEN = -1
 _WORTH_TELLING = 1.15  # times as fast
 
 
-class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
-    """One GGUF file, run by llama.cpp.
-
-    ``ref`` says where the weights are from, which may name the model's family. Making one
-    reads the file's header; raises :class:`EngineFailed` where it is no model.
-    """
+class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
+    """One GGUF file, run by llama.cpp."""
 
     def __init__(
         self,
@@ -62,40 +55,26 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        alongside = (*options.lora, options.draft)
-        # As they were before they were read: a restart takes these and no others.
-        files = (*parts(weights), *(Path(name) for name in alongside if name))
-        super().__init__(model, Files(files), load_seconds)
+        alongside = [Path(name) for name in (*options.lora, options.draft) if name]
+        super().__init__(model, weights, alongside, ref, load_seconds)
         try:
-            self._header = read_header(weights)
             self._launch = launch = for_machine(weights, options, self._header)
-            if options.cache is not None and launch.conversion is None:
-                _tell_slow(model, slow_weights(weights))
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        need = Need(self._header, launch.context, launch.parallel, launch.kv_type, launch.memory)
+        if launch.conversion is None:
+            _tell_slow(model, launch.slow)
+        need = Need(self._header, launch.cache_tokens, launch.kv_type, launch.memory)
         _check_memory(model, need, gpu=options.gpu_layers != 0 and has_gpu())
-        token_bytes = kv_bytes_per_token(self._header, self._launch.kv_type)
-        self._prompts = PromptStore(self._launch.prompt_cache, token_bytes)
-        self._ref = ref
-        self._facts: ModelFacts | None = None
+        token_bytes = kv_bytes_per_token(self._header, launch.kv_type)
+        self._prompts = PromptStore(launch.prompt_cache, token_bytes)
         self._partial: PartialTokens  # read with the words
-        self._readings = Readings()
 
     @property
-    def slots(self) -> int:
-        """Return the number of concurrent requests."""
-        return self._launch.parallel
-
-    @property
-    def memory_bytes(self) -> int:
-        """Return the estimated memory, in bytes."""
-        return self._launch.memory
-
-    @property
-    def context(self) -> int:
-        """Return the maximum tokens of one request, prompt and output together."""
-        return self._launch.context
+    def cache_tokens(self) -> int | None:
+        """Return the tokens of the cache that slots share, if it holds no context of each."""
+        launch = self._launch
+        whole = launch.context * launch.parallel
+        return launch.cache_tokens if launch.cache_tokens < whole else None
 
     async def facts(self) -> ModelFacts:
         """Return the facts from the file's header and vocabulary."""
@@ -103,7 +82,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         if self._facts is None:
             known = await self._words()
             overlooked = await self._overlooked(known.vocabulary)
-            self._facts = self._said(known, {**known.vocabulary.control(), **overlooked})
+            control = {**known.vocabulary.control(), **overlooked}
+            self._facts = self._said(known, control, self._build())
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -150,25 +130,9 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     ) -> Token:
         return await client.sample(replace(request, grammar=admitted.grammar()))
 
-    def _said(self, words: IndexedVocabulary, control: dict[str, int]) -> ModelFacts:
-        header, vocabulary = self._header, words.vocabulary
-        build = f"llamacpp-{version('xllamacpp')}-{header.architecture}"
-        if self._launch.conversion is not None:
-            build += "-q8_0"
-        return ModelFacts(
-            template=header.chat_template,
-            context_length=self.context,
-            parallel=self.slots,
-            control_tokens=control,
-            bos_token=words.text(vocabulary.bos),
-            eos_token=words.text(vocabulary.eos),
-            end_tokens=vocabulary.end,
-            fingerprint=f"{build}-{self._files.mark(header.file_size)}",
-            vocabulary=str(header.path),
-            words=words.digest,
-            size=len(vocabulary.tokens),
-            sampling=of_gguf(header.sampling, (*header.names, self._ref, header.architecture)),
-        )
+    def _build(self) -> str:
+        build = f"llamacpp-{version('xllamacpp')}-{self._header.architecture}"
+        return build if self._launch.conversion is None else f"{build}-q8_0"
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
         """Return the tokens that the file calls ordinary and the engine reads as control tokens.

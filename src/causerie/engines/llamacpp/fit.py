@@ -23,17 +23,16 @@ _GPUS = tuple(map(Path, ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")))
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Memory that a model needs for ``parallel`` requests of ``context`` tokens each."""
+    """Memory that a model needs with a cache of ``cache_tokens``."""
 
     header: Header
-    context: int
-    parallel: int
+    cache_tokens: int
     kv_type: str
     memory: int
 
     def __str__(self) -> str:
-        tokens = f"{self.parallel} × {self.context:,} tokens"
-        return f"needs about {_size(self.memory)} for its weights and {tokens} of context"
+        cache = f"a cache of {self.cache_tokens:,} tokens"
+        return f"needs about {_size(self.memory)} for its weights and {cache}"
 
     def refusal(self, room: int) -> str:
         """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
@@ -41,7 +40,7 @@ class Need:
 
     def advice(self, room: int) -> str:
         """Return what would fit into ``room`` bytes, for the end of a sentence."""
-        context = largest_context(self.header, self.parallel, self.kv_type, room)
+        context = largest_context(self.header, self.kv_type, room)
         if context >= _TOLD:
             return f"a context of {context:,} tokens would fit"
         name = of_file_type(self.header.file_type) or of_file_name(self.header.path.stem)
@@ -65,16 +64,23 @@ def free_now(total: int) -> int:
         return total
 
 
-def largest_context(header: Header, parallel: int, kv_type: str, room: int) -> int:
-    """Return the most tokens for each of ``parallel`` requests that fit into ``room`` bytes.
+def largest_context(header: Header, kv_type: str, room: int) -> int:
+    """Return the most tokens that one request may have where a model gets ``room`` bytes.
 
     At most the length that the model was trained for; 0 where not even the weights fit.
     """
-    left = room - memory_bytes(header, 0, kv_type)
-    each = kv_bytes_per_token(header, kv_type) * parallel
-    most = max(left, 0) // each if each else header.context_length
-    most = min(most, header.context_length or most)
-    return most if most == header.context_length else most // _STEP * _STEP
+    most = fitting_tokens(header, kv_type, room)
+    return min(most, header.context_length or most)
+
+
+def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
+    """Return how many tokens a cache can hold next to the weights in ``room`` bytes.
+
+    A multiple of what the engine rounds to; 0 where not even the weights fit.
+    """
+    left = max(room - memory_bytes(header, 0, kv_type), 0)
+    each = max(kv_bytes_per_token(header, kv_type), 1)  # some models keep nothing of a token
+    return left // each // _STEP * _STEP
 
 
 def has_gpu() -> bool:

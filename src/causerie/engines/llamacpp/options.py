@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from causerie.engines.llamacpp.fit import largest_context, room_for_context
+from causerie.engines.llamacpp.control_group import number, own_groups
+from causerie.engines.llamacpp.fit import fitting_tokens, has_gpu, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
-from causerie.engines.llamacpp.requantize import Conversion, Requantize, conversion
-from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
+from causerie.engines.llamacpp.requantize import (
+    Conversion,
+    Requantize,
+    SlowWeights,
+    conversion,
+    slow_weights,
+)
+from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
@@ -20,17 +27,16 @@ _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
 _MOST_BATCH = 512
 _CORE_SECONDS_PER_GB = 0.06
-_SLOTS = (8, 4, 2, 1)
+_SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # Tokens proposed at a time, by a draft model and by repetition. The engine aborts if a batch
 # cannot hold those of all slots, each behind the token that the slot drew itself.
 _DRAFTED = 3
 _REPEATED = 12
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-_MEMORY_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+_OLD_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of version 1
+# Of the memory that weights and stored prompts leave, the cache takes one in so many. A GPU has
+# less memory than its machine, and what does not fit there is computed more slowly.
+_SHARE, _SHARE_BESIDE_GPU = 2, 4
 _MEMORY_GUESS = 8 * 2**30
 _MOST_PROMPT_CACHE = 8 * 2**30
 
@@ -43,6 +49,8 @@ class LlamaCppOptions:
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
     parallel: int | None = None
     """Number of concurrent requests."""
+    cache_tokens: int | None = None
+    """Tokens that all requests together may have in the key-value cache."""
     threads: int | None = None
     gpu_layers: int | None = None
     kv_type: str | None = None
@@ -70,6 +78,8 @@ class Launch:
     weights: str
     context: int
     parallel: int
+    cache_tokens: int
+    """Of all slots together."""
     threads: int
     gpu_layers: int | None
     kv_type: str
@@ -82,6 +92,8 @@ class Launch:
     """Tokens that a draft model, or repetition, proposes at a time."""
     prompt_cache: int
     memory: int
+    slow: SlowWeights | None
+    """Unknown, and ``None``, without a folder for converted weights."""
     conversion: Conversion | None
 
     @property
@@ -97,24 +109,21 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits
-    into the free memory, for one slot unless there are to be more. Threads: the
-    cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
-    where their key-value caches would take more than a quarter of the memory
-    that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
-    least two for each slot, for a token of everybody who generates is in it too.
-    No batch is smaller than what all slots generate in one step, proposed tokens
-    included. Prompts that left their slots: an eighth of the memory, at most 8 GiB;
-    none with a draft model, whose state is not saved.
+    Context, slots and cache: see :func:`_cache`. Threads: the cores that this process may use.
+    Prompt batch on a CPU: see :func:`_cpu_batch`, and at least two for each slot, for a token of
+    everybody who generates is in it too. No batch is smaller than what all slots generate in one
+    step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
+    8 GiB; none with a draft model, whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
-    converted = conversion(weights, options.requantize, options.cache)
+    slow = slow_weights(weights) if options.cache is not None else None
+    converted = conversion(weights, slow, options.requantize, options.cache)
     own_size = header.file_size
     if converted is not None:
         header = replace(header, file_size=converted.size)
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores()
-    context, parallel = _context(options, header, kv_type)
+    context, parallel, cache_tokens = _cache(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     alongside = [
@@ -124,6 +133,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         weights=str(weights),
         context=context,
         parallel=parallel,
+        cache_tokens=cache_tokens,
         threads=threads,
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
@@ -134,24 +144,37 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         draft=options.draft,
         drafted=drafted,
         prompt_cache=_prompt_cache(options),
-        memory=memory_bytes(header, context * parallel, kv_type)
+        memory=memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
+        slow=slow,
         conversion=converted,
     )
 
 
-def _context(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int]:
-    """Return the tokens of one request, and the number of slots."""
+def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
+    """Return the tokens of one request, the number of slots, and the tokens of all together.
+
+    Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as fits.
+    Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more than fits
+    into the free memory, nor (unless ``auto``) into half of the memory that the weights and the
+    prompts that left their slots leave (a quarter beside a GPU); and never less than one context.
+    """
+    parallel = options.parallel or (_SLOTS if cores() > _FEW_CORES else _SLOTS_OF_FEW_CORES)
+    total, prompts = available_memory(), _prompt_cache(options)
+    room = room_for_context(prompts, total)
+    trained = header.context_length or _DEFAULT_CONTEXT
     if options.context == "auto":
-        parallel = options.parallel or 1
-        room = room_for_context(_prompt_cache(options), available_memory())
-        fitting = largest_context(header, parallel, kv_type, room)
-        return max(fitting, _LEAST_CONTEXT), parallel
-    context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
-    room = max(available_memory() - header.file_size, 0) // 4
-    each = context * kv_bytes_per_token(header, kv_type)
-    wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
-    return context, options.parallel or next((n for n in wanted if n * each <= room), 1)
+        context, least = trained, _LEAST_CONTEXT
+    else:
+        context = least = options.context or min(trained, _DEFAULT_CONTEXT)
+        weights = memory_bytes(header, 0, kv_type)
+        gpu = options.gpu_layers != 0 and has_gpu()
+        share = _SHARE_BESIDE_GPU if gpu else _SHARE
+        room = min(room, weights + (total - prompts - weights) // share)
+    fitting = fitting_tokens(header, kv_type, room)
+    wanted = options.cache_tokens or max(fitting, least)
+    cache_tokens = min(wanted, context * parallel)
+    return min(context, cache_tokens), parallel, cache_tokens
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:
@@ -174,21 +197,28 @@ def _cpu_batch(weights: int, threads: int) -> int:
     return min(max(int(in_time) // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
-def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
+def cores(groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS) -> int:
     """Return the number of cores that this process may use, at least one.
 
-    Its affinity and its control group count, and of two hardware threads on
+    Its affinity and the quotas of its control ``groups`` count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     allowed = affinity(0) if affinity else set(range(os.cpu_count() or 1))
     physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
     count = max(len(physical), min(len(allowed), 4))
+    for group in own_groups() if groups is None else groups:
+        count = min(count, _quota(group / "cpu.max") or count)
+    return count
+
+
+def _quota(file: Path) -> int | None:
+    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
     try:
-        limit, period = quota.read_text().split()
+        limit, period = file.read_text().split()
     except (OSError, ValueError):
-        return count
-    return max(min(count, int(limit) // int(period)), 1) if limit.isdigit() else count
+        return None
+    return max(int(limit) // int(period), 1) if limit.isdigit() else None
 
 
 def _siblings(file: Path, cpu: int) -> str:
@@ -199,17 +229,12 @@ def _siblings(file: Path, cpu: int) -> str:
         return str(cpu)
 
 
-def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
-    """Return the bytes this process may use: the machine's or its control group's, if less."""
-    total = _machine_memory()
-    for file in limits:
-        try:
-            text = file.read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
+def available_memory(groups: Sequence[Path] | None = None) -> int:
+    """Return the bytes this process may use: the machine's or its control groups', if less."""
+    folders = own_groups() if groups is None else groups
+    files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
+    limits = [limit for file in files if (limit := number(file)) is not None]
+    return min([_machine_memory(), *limits])
 
 
 def _machine_memory() -> int:

@@ -58,7 +58,7 @@ async def spawn(
                 f"the engine could not load {launch.files}{_load_failure(process.tail)}"
             ) from None
         raise
-    client = LlamaCppClient(place, key, Slots(launch.parallel, prompts))
+    client = LlamaCppClient(place, key, Slots(launch.parallel, launch.cache_tokens, prompts))
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import structlog
 
 from causerie.engines.base import EngineFailed
+from causerie.engines.llamacpp.control_group import number, own_groups
 from causerie.engines.packed_tokens import TOKEN_BYTES, common_tokens, token_count
 
 log = structlog.get_logger(__name__)
@@ -26,7 +27,6 @@ LEAST_TOKENS = 64  # fewer are computed sooner than a state is copied
 _LEAST_BYTES = LEAST_TOKENS * TOKEN_BYTES
 _MOST_STATES = 256  # each is an open file
 _MEMORY = Path("/proc/meminfo")
-_GROUP_LIMIT, _GROUP_USE = (Path(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
 
 
 class Engine(Protocol):
@@ -46,17 +46,17 @@ def is_possible() -> bool:
 
 
 def free_memory() -> int:
-    """Return the bytes that this machine, or its control group, has left."""
+    """Return the bytes that this machine, or a control group of this process, has left."""
     free = 0
     for line in _MEMORY.read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
             free = int(value.split()[0]) * 1024
-    try:
-        limit, used = _GROUP_LIMIT.read_text().strip(), int(_GROUP_USE.read_text())
-    except (OSError, ValueError):
-        return free
-    return min(free, max(int(limit) - used, 0)) if limit.isdigit() else free
+    for group in own_groups():
+        limit, used = (number(group / f"memory.{name}") for name in ("max", "current"))
+        if limit is not None and used is not None:
+            free = min(free, max(limit - used, 0))
+    return free
 
 
 @dataclass(slots=True)

@@ -96,17 +96,16 @@ def slow_weights(path: Path) -> SlowWeights | None:
     return SlowWeights(", ".join(found), time / max(elements, 1), size + grown)
 
 
-def conversion(path: Path, wanted: Requantize, cache: Path | None) -> Conversion | None:
+def conversion(
+    path: Path, slow: SlowWeights | None, wanted: Requantize, cache: Path | None
+) -> Conversion | None:
     """Return the copy that is to be loaded in place of ``path``; ``None``: the file as it is.
 
     ``auto`` converts small models, where computing and not the memory's speed takes the time, on
-    machines where the gain was measured. ``cache`` is the folder of all weights; without one
-    nothing is converted. Raises :class:`NotGguf`, and :class:`OSError`.
+    machines where the gain was measured. ``slow`` is what :func:`slow_weights` found; ``cache`` is
+    the folder of all weights, without which nothing is converted. Raises :class:`OSError`.
     """
-    if wanted == "off" or cache is None:
-        return None
-    slow = slow_weights(path)
-    if slow is None:
+    if wanted == "off" or cache is None or slow is None:
         return None
     worth = slow.converted_size <= _MOST_AUTOMATIC and has_fast_q8_0()
     if wanted == "auto" and not worth:

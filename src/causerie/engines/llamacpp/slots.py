@@ -8,6 +8,11 @@ Here every request names its slot, so that no prompt is lost that memory has roo
 2. If the store has more of the prompt, its copy goes to the slot that was used longest ago. What
    that slot holds is copied to the store before.
 3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
+
+Slots may share one cache that does not hold a whole context of each. A request that begins reserves
+what it may come to hold. Slots that nobody uses make room for that: those used longest ago are
+copied to the store and emptied. Otherwise the engine would empty some itself, and not copy them.
+Requests whose reservations do not fit together must not be sent: the engine would fail all of them.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.prompt_store import (
     LEAST_TOKENS,
     Engine,
@@ -39,6 +45,10 @@ class Slot:
     """Tokens of that request's prompt."""
     busy: bool = False
     used: int = 0
+    cells: int = 0
+    """Tokens of the cache that it may come to hold, or may have left."""
+    finished: bool = False
+    """The engine has completed the request, and computes no more for it."""
     read: int = 0
     """Tokens of the prompt that the engine has read."""
     made: list[int] = field(default_factory=list)
@@ -58,33 +68,73 @@ class Slot:
         self.tokens = prompt[: self.read * TOKEN_BYTES]
         if self.made:
             self.tokens = prompt + packed(self.made[:-1])
+        if self.finished:  # else the engine may be computing still
+            self.cells = token_count(self.tokens)
         self.made, self.busy, self.used = [], False, used
 
 
 class Slots:
-    """All slots of one child process. ``store`` outlives it."""
+    """All slots of one child process, which hold ``cache_tokens`` together.
 
-    def __init__(self, count: int, store: PromptStore) -> None:
+    ``store`` outlives the child.
+    """
+
+    def __init__(self, count: int, cache_tokens: int, store: PromptStore) -> None:
         self._slots = [Slot(id) for id in range(count)]
+        self._cache_tokens = cache_tokens
         self._store = store
         self._free = asyncio.Semaphore(count)
+        self._choosing = asyncio.Lock()  # also while others make room for the one that was chosen
         self._uses = 0
 
     @asynccontextmanager
-    async def hold(self, engine: Engine, prompt: Sequence[int]) -> AsyncIterator[Slot]:
-        """Yield the slot for a prompt, once one is free."""
+    async def hold(
+        self, engine: Engine, prompt: Sequence[int], max_tokens: int
+    ) -> AsyncIterator[Slot]:
+        """Yield the slot for a prompt and at most ``max_tokens`` behind it, once one is free.
+
+        Raises :class:`EngineFailed` where they do not fit next to what runs.
+        """
         tokens = packed(prompt)
         async with self._free:
-            free = [slot for slot in self._slots if not slot.busy]
-            slot, shared, stored = self._chosen(free, tokens)
-            slot.busy = True
-            slot.begin(0)
+            slot, shared, stored = await self._taken(engine, tokens, len(prompt) + max_tokens)
             try:
                 slot.begin(await self._prepared(engine, slot, shared, stored))
                 yield slot
             finally:
                 self._uses += 1
                 slot.leave(tokens, self._uses)
+
+    async def _taken(
+        self, engine: Engine, tokens: bytes, cells: int
+    ) -> tuple[Slot, int, StoredPrompt | None]:
+        """Take the slot that is best for a prompt; others make room for its ``cells``."""
+        async with self._choosing:
+            free = [slot for slot in self._slots if not slot.busy]
+            slot, shared, stored = self._chosen(free, tokens)
+            before = slot.cells
+            slot.busy, slot.finished, slot.cells = True, False, cells
+            try:
+                await self._make_room(engine, stored)
+            except BaseException:
+                slot.busy, slot.finished, slot.cells = False, True, before
+                raise
+            slot.begin(0)
+            return slot, shared, stored
+
+    async def _make_room(self, engine: Engine, needed: StoredPrompt | None) -> None:
+        """Empty slots that nobody uses until the cache has room for all that may come."""
+        while sum(slot.cells for slot in self._slots) > self._cache_tokens:
+            idle = [slot for slot in self._slots if slot.cells and not slot.busy]
+            if not idle:
+                raise EngineFailed(
+                    f"the running requests may need more than the {self._cache_tokens} tokens that "
+                    "the engine's cache holds"
+                )
+            oldest = min(idle, key=lambda slot: slot.used)
+            await self._store.save(engine, oldest.id, oldest.tokens, needed)
+            await engine.ask("POST", f"/slots/{oldest.id}?action=erase")
+            oldest.tokens, oldest.asked, oldest.cells = b"", 0, 0
 
     def _chosen(self, free: Sequence[Slot], tokens: bytes) -> tuple[Slot, int, StoredPrompt | None]:
         """Return the slot, the tokens of the prompt that it will hold, and where they come from."""

@@ -17,28 +17,27 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.files import Files
+from causerie.engines.gguf_engine import GgufEngine
 from causerie.engines.grammar_matcher import Admitted, Spelling
 from causerie.engines.openvino.client import OpenVinoClient
 from causerie.engines.openvino.ebnf import one_of, sayable
-from causerie.engines.openvino.options import ARCHITECTURES, OpenVinoOptions, for_machine
+from causerie.engines.openvino.options import (
+    ARCHITECTURES,
+    OpenVinoLaunch,
+    OpenVinoOptions,
+    for_machine,
+)
 from causerie.engines.openvino.process import OpenVinoChild, spawn
-from causerie.engines.reading import Readings
-from causerie.engines.recommended_sampling import of_gguf
-from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.vocabulary import IndexedVocabulary, characters
-from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 
-class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
+class OpenVinoEngine(GgufEngine[OpenVinoClient, OpenVinoLaunch]):
     """One GGUF file, run by OpenVINO GenAI on the CPU.
 
     It follows no grammar of ours: every generation under one goes on here, token by token.
-    ``memory`` is what the machine has, in bytes. ``ref`` says where the weights are from, which
-    may name the model's family. Making one reads the file's header; raises
-    :class:`EngineFailed` where it is no model, or none that OpenVINO GenAI reads.
+    ``memory`` is what the machine has, in bytes. Making one raises :class:`EngineFailed` also
+    where OpenVINO GenAI does not read the file.
     """
 
     keeps_grammars = False
@@ -53,11 +52,7 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        super().__init__(model, Files(parts(weights)), load_seconds)
-        try:
-            self._header = read_header(weights)
-        except (WeightsError, OSError) as error:
-            raise EngineFailed(str(error)) from error
+        super().__init__(model, weights, (), ref, load_seconds)
         if self._header.architecture not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise EngineFailed(
@@ -65,31 +60,15 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
                 'use `engine = "llamacpp"`'
             )
         self._launch = for_machine(weights, options, self._header, memory)
-        self._ref = ref
-        self._facts: ModelFacts | None = None
         self._control: re.Pattern[str]  # read with the words
-        self._readings = Readings()
-
-    @property
-    def slots(self) -> int:
-        """Return the number of concurrent requests."""
-        return self._launch.parallel
-
-    @property
-    def memory_bytes(self) -> int:
-        """Return the estimated memory, in bytes."""
-        return self._launch.memory
-
-    @property
-    def context(self) -> int:
-        """Return the maximum tokens of one request, prompt and output together."""
-        return self._launch.context
 
     async def facts(self) -> ModelFacts:
         """Return the facts from the file's header and vocabulary."""
         client = self._client()
         if self._facts is None:
-            self._facts = self._said(await self._words(), client.version)
+            words = await self._words()
+            build = f"openvino-{client.version}-{self._header.architecture}"
+            self._facts = self._said(words, words.vocabulary.control(), build)
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -160,24 +139,6 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
     def _spelled(self, words: IndexedVocabulary, request: TextRequest) -> Spelling:
         ends = frozenset(words.vocabulary.end)
         return Spelling(words.vocabulary, ends, request.visible, request.prompt)
-
-    def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
-        header, vocabulary = self._header, words.vocabulary
-        mark = self._files.mark(header.file_size)
-        return ModelFacts(
-            template=header.chat_template,
-            context_length=self.context,
-            parallel=self.slots,
-            control_tokens=vocabulary.control(),
-            bos_token=words.text(vocabulary.bos),
-            eos_token=words.text(vocabulary.eos),
-            end_tokens=vocabulary.end,
-            fingerprint=f"openvino-{version}-{header.architecture}-{mark}",
-            vocabulary=str(header.path),
-            words=words.digest,
-            size=len(vocabulary.tokens),
-            sampling=of_gguf(header.sampling, (*header.names, self._ref, header.architecture)),
-        )
 
 
 async def _first(
