@@ -107,11 +107,18 @@ class Publisher:
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[None]:
         """Bind both sockets; with a ``port`` to it and the one behind it."""
+        places = [f"tcp://{host}:{each or '*'}" for each in (port, port and port + 1)]
+        async with self.bound(*places):
+            yield
+
+    @asynccontextmanager
+    async def bound(self, events: str, replay: str) -> AsyncIterator[None]:
+        """Bind the sockets to these addresses."""
         context = Context()
         with context, context.socket(zmq.PUB) as self.pub, context.socket(zmq.ROUTER) as router:
             self.pub.linger = router.linger = 0
-            self.pub.bind(f"tcp://{host}:{port or '*'}")
-            router.bind(f"tcp://{host}:{port + 1 if port else '*'}")
+            self.pub.bind(events)
+            router.bind(replay)
             self.events, self.replay = (
                 one.getsockopt_string(zmq.LAST_ENDPOINT) for one in (self.pub, router)
             )
