@@ -1,4 +1,4 @@
-"""Place at which a vLLM that is started here publishes its KV events: sockets of this user's own."""
+"""Place at which a vLLM started here publishes its KV events: sockets of this user's own."""
 
 from __future__ import annotations
 
