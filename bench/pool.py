@@ -7,8 +7,8 @@ prompts that many share; agents that share one; and prompts that have nothing in
     make bench BENCH=bench/pool.py
     make bench BENCH=bench/pool.py ARGS="--index"    # time and memory of ten million blocks
 
-With ``--vllm PROGRAM --model FOLDER`` the same choice is asked of two real servers, started here,
-and of one that has the memory of both; ``--addresses URL URL`` are two that run already.
+With ``--model FOLDER`` the same choice is asked of two real servers: started here of ``--vllm
+PROGRAM``, or at ``--addresses URL URL``, each on a host of its own with ``kv_events`` at its ports.
 """
 
 from __future__ import annotations
@@ -251,15 +251,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--index", action="store_true", help="measure the index instead")
-    parser.add_argument("--vllm", metavar="PROGRAM", help="measure real servers instead")
-    parser.add_argument("--model", type=Path, help="folder of their model")
+    parser.add_argument("--model", type=Path, help="measure real servers of this folder instead")
+    parser.add_argument("--vllm", metavar="PROGRAM", default="vllm", help="that is started")
     parser.add_argument("--addresses", nargs=2, default=(), help="of two that run already")
     parser.add_argument("--blocks", type=int, default=160, help="of 32 tokens, of each server")
     parser.add_argument("--beginnings", type=int, default=16, help="that prompts share")
     parser.add_argument("--tokens", type=int, default=512, help="of a beginning")
     parser.add_argument("--requests", type=int, default=96, help="of each policy")
     told = parser.parse_args()
-    if told.vllm is not None:
+    if told.model is not None:
         servers = Servers(told.model, told.blocks, told.vllm, tuple(told.addresses))
         work = Work(told.beginnings, told.tokens, told.requests)
         met = asyncio.run(really_compared(servers, work, told.seed))

@@ -44,6 +44,18 @@ class Work:
         draw.shuffle(every)
         return [[*start, *self._text(draw, words, OWN)] for start in every]
 
+    def best_rate(self, blocks: int, size: int) -> float:
+        """Return the share of tokens that one cache of so many blocks has, if all beginnings fit.
+
+        Whole blocks are found again, so each beginning is read once.
+        """
+        held = self.tokens // size
+        if self.beginnings * held + AT_ONCE * (OWN + REPLY) // size > blocks:
+            raise ValueError("the beginnings do not fit into the memory of both servers")
+        return (
+            (self.requests - self.beginnings) * held * size / (self.requests * (self.tokens + OWN))
+        )
+
     def _text(self, draw: random.Random, words: int, tokens: int) -> list[int]:
         return draw.choices(range(1_000, words), k=tokens)
 
