@@ -447,8 +447,8 @@ async def test_the_command_line() -> None:
 
 async def test_the_last_words_are_not_those_of_a_warning() -> None:
     said = [
-        "(APIServer pid=1) WARNING 11-26 13:38:40 [system_utils.py:255] Found ulimit of 20000. This "
-        "can cause fd limit errors like `OSError: [Errno 24] Too many open files`.",
+        "(APIServer pid=1) WARNING 11-26 13:38:40 [system_utils.py:255] Found ulimit of 20000. "
+        "This can cause fd limit errors like `OSError: [Errno 24] Too many open files`.",
         "(EngineCore pid=2) ERROR 11-26 13:40:47 [core.py:1510] ValueError: current platform cpu "
         "does not support ray.",
         "RuntimeError: Engine core initialization failed. See root cause above.",
