@@ -6,11 +6,15 @@ prompts that many share; agents that share one; and prompts that have nothing in
 
     make bench BENCH=bench/pool.py
     make bench BENCH=bench/pool.py ARGS="--index"    # time and memory of ten million blocks
+
+With ``--model FOLDER`` the same choice is asked of two real servers: started here of ``--vllm
+PROGRAM``, or at ``--addresses URL URL``, each on a host of its own with ``kv_events`` at its ports.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import heapq
 import random
 import resource
@@ -19,7 +23,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import quantiles
+
+from vllm_pool.compared import Servers
+from vllm_pool.compared import compared as really_compared
+from vllm_pool.measured import Work
 
 from causerie.engines.vllm.choice import MemberLoad, least_cost
 from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
@@ -242,8 +251,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--index", action="store_true", help="measure the index instead")
+    parser.add_argument("--model", type=Path, help="measure real servers of this folder instead")
+    parser.add_argument("--vllm", metavar="PROGRAM", default="vllm", help="that is started")
+    parser.add_argument("--addresses", nargs=2, default=(), help="of two that run already")
+    parser.add_argument("--blocks", type=int, default=160, help="of 32 tokens, of each server")
+    parser.add_argument("--beginnings", type=int, default=16, help="that prompts share")
+    parser.add_argument("--tokens", type=int, default=512, help="of a beginning")
+    parser.add_argument("--requests", type=int, default=96, help="of each policy")
     told = parser.parse_args()
-    met = index_measured(10_000_000) if told.index else compared(told.seed, told.seconds)
+    if told.model is not None:
+        servers = Servers(told.model, told.blocks, told.vllm, tuple(told.addresses))
+        work = Work(told.beginnings, told.tokens, told.requests)
+        met = asyncio.run(really_compared(servers, work, told.seed))
+    else:
+        met = index_measured(10_000_000) if told.index else compared(told.seed, told.seconds)
     print("\nall bars are met" if met else "\na bar is missed")
     sys.exit(not met)
 

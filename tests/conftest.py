@@ -54,7 +54,10 @@ def gguf() -> Path:
 
 @pytest.fixture(scope="session")
 def vllm() -> Vllm:
-    """The program ``CAUSERIE_TEST_VLLM`` with the model folder ``CAUSERIE_TEST_VLLM_MODEL``."""
+    """``CAUSERIE_TEST_VLLM`` with the model folder ``CAUSERIE_TEST_VLLM_MODEL``.
+
+    A program, or the address of a server of that model that runs already.
+    """
     command, folder = (os.environ.get(f"CAUSERIE_TEST_VLLM{name}") for name in ("", "_MODEL"))
     if not command or not folder:
         pytest.skip("needs a vLLM; `make vllm VLLM=...` names one")

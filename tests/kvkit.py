@@ -1,7 +1,7 @@
 """A server's cache that publishes what it stores and removes, encoded as vLLM does.
 
 ``ENCODINGS`` are those of its versions: arrays at first, with integers for hashes; later with bytes
-and more fields; then maps.
+and more fields; then maps in arrays, and in answers the topic; then maps only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import msgspec
 import zmq
 from zmq.asyncio import Context
 
-ENCODINGS = ("0.9", "0.11", "maps")
+ENCODINGS = ("0.9", "0.11", "0.32", "maps")
+_MAPS = ("0.32", "maps")  # for events
 _END = (-1).to_bytes(8, "big", signed=True)
 
 
@@ -63,12 +64,12 @@ class EngineCache:
             "block_hashes": hashes, "parent_block_hash": parent, "token_ids": tokens,
             "block_size": self.size, "lora_id": None, "medium": "GPU", "lora_name": None,
         }  # fmt: skip
-        if self.encoding == "maps":
+        if self.encoding in _MAPS:
             fields |= {"group_idx": 0, "kv_cache_spec_kind": "full_attention"}
         return self._event("BlockStored", **(fields | more))
 
     def _event(self, tag: str, **fields: Any) -> Any:
-        if self.encoding == "maps":
+        if self.encoding in _MAPS:
             return {"type": tag, **({"group_idx": 0} if tag == "BlockRemoved" else {}), **fields}
         if self.encoding == "0.9":
             fields = {
@@ -106,11 +107,18 @@ class Publisher:
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[None]:
         """Bind both sockets; with a ``port`` to it and the one behind it."""
+        places = [f"tcp://{host}:{each or '*'}" for each in (port, port and port + 1)]
+        async with self.bound(*places):
+            yield
+
+    @asynccontextmanager
+    async def bound(self, events: str, replay: str) -> AsyncIterator[None]:
+        """Bind the sockets to these addresses."""
         context = Context()
         with context, context.socket(zmq.PUB) as self.pub, context.socket(zmq.ROUTER) as router:
             self.pub.linger = router.linger = 0
-            self.pub.bind(f"tcp://{host}:{port or '*'}")
-            router.bind(f"tcp://{host}:{port + 1 if port else '*'}")
+            self.pub.bind(events)
+            router.bind(replay)
             self.events, self.replay = (
                 one.getsockopt_string(zmq.LAST_ENDPOINT) for one in (self.pub, router)
             )
@@ -122,13 +130,15 @@ class Publisher:
                 await asyncio.gather(answering, return_exceptions=True)
 
     async def _answer(self, router: Any) -> None:
+        topic = [b""] if self.cache.encoding in _MAPS else []
         while True:
             client, _, start = await router.recv_multipart()
             self.asked.append(int.from_bytes(start, "big"))
             for number, payload in list(self.kept):
                 if number >= self.asked[-1]:
-                    await router.send_multipart([client, b"", number.to_bytes(8, "big"), payload])
-            await router.send_multipart([client, b"", _END, b""])
+                    frames = [client, b"", *topic, number.to_bytes(8, "big"), payload]
+                    await router.send_multipart(frames)
+            await router.send_multipart([client, b"", *topic, _END, b""])
 
 
 def two_ports() -> int:

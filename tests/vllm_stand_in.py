@@ -17,11 +17,12 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from kvkit import EngineCache, Publisher
 from tokenizers import Tokenizer
 
 CONTEXT = 64
@@ -33,6 +34,7 @@ class Server:
 
     def __init__(self, folder: Path, key: str | None) -> None:
         self.folder = folder
+        self.publisher: Publisher | None = None
         self.key = key
         self.end = json.loads((folder / "config.json").read_text())["eos_token_id"]
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -72,6 +74,8 @@ class Server:
     async def completions(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         note(self.folder, body)
+        if self.publisher is not None:
+            await self.publisher.publish(self.publisher.cache.read(body["prompt"]))
         if self.behaviour == "mute":
             await asyncio.Event().wait()
         if self.behaviour == "refuse":
@@ -186,12 +190,17 @@ async def listening(
         await running.cleanup()
 
 
-async def serve(server: Server, place: str) -> None:
+async def serve(server: Server, place: str, events: dict[str, str]) -> None:
     """Listen until killed."""
     running = runner(server)
     await running.setup()
-    await web.UnixSite(running, place).start()
-    await asyncio.Event().wait()
+    async with AsyncExitStack() as there:
+        if events:
+            server.publisher = Publisher(EngineCache("0.32"))
+            bound = server.publisher.bound(events["endpoint"], events["replay_endpoint"])
+            await there.enter_async_context(bound)
+        await web.UnixSite(running, place).start()
+        await asyncio.Event().wait()
 
 
 def main() -> None:
@@ -200,6 +209,7 @@ def main() -> None:
     parser.add_argument("command")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--uds")
+    parser.add_argument("--kv-events-config", type=json.loads, default={})
     told, _ = parser.parse_known_args()
     note(told.folder, sys.argv[1:])
     server = Server(told.folder, os.environ.get("VLLM_API_KEY"))
@@ -216,7 +226,7 @@ def main() -> None:
     (told.folder / "processes").write_text(f"{os.getpid()} {worker.pid}")
     if server.behaviour == "silent":
         worker.wait()
-    asyncio.run(serve(server, told.uds))
+    asyncio.run(serve(server, told.uds, told.kv_events_config))
 
 
 if __name__ == "__main__":

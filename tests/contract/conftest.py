@@ -17,7 +17,7 @@ from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.options import VllmOptions
+from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.protocol.parameters import refused_by
 
 
@@ -43,9 +43,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = OpenVinoEngine("a", file, OpenVinoOptions(CONTEXT, SLOTS, THREADS), 4 << 30)
     elif request.param == "vllm":
         vllm: Vllm = request.getfixturevalue("vllm")
-        engine = VllmEngine(
-            "a", vllm.folder, VllmOptions(vllm.command, CONTEXT, SLOTS, args=vllm.args)
-        )
+        engine = VllmEngine("a", vllm.folder, _options(vllm))
     else:
         weights: Path = request.getfixturevalue("gguf")
         options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
@@ -58,3 +56,10 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         yield Subject(engine, await engine.facts(), lacks)
     finally:
         await engine.stop()
+
+
+def _options(vllm: Vllm) -> VllmOptions | Elsewhere:
+    """A vLLM that is started, or one that runs at an address."""
+    if vllm.command.startswith("http://"):
+        return Elsewhere(vllm.command, context=CONTEXT, parallel=SLOTS)
+    return VllmOptions(vllm.command, CONTEXT, SLOTS, args=vllm.args)

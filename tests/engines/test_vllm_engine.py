@@ -35,6 +35,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import VllmOptions, arguments
+from causerie.engines.vllm.process import last_words
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [
@@ -442,3 +443,14 @@ async def test_the_command_line() -> None:
         "--max-model-len 4096 --max-num-seqs 8 --tensor-parallel-size 4 "
         "--pipeline-parallel-size 2 --gpu-memory-utilization 0.8 --enforce-eager"
     )
+
+
+async def test_the_last_words_are_not_those_of_a_warning() -> None:
+    said = [
+        "(APIServer pid=1) WARNING 11-26 13:38:40 [system_utils.py:255] Found ulimit of 20000. "
+        "This can cause fd limit errors like `OSError: [Errno 24] Too many open files`.",
+        "(EngineCore pid=2) ERROR 11-26 13:40:47 [core.py:1510] ValueError: current platform cpu "
+        "does not support ray.",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+    ]
+    assert last_words(said) == "ValueError: current platform cpu does not support ray."

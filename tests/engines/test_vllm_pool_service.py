@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import stat
 from contextlib import AsyncExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports
@@ -35,6 +38,12 @@ def configuration(folder: Path, every: list[Place]) -> str:
 def named(text: str) -> str:
     """One of the members by a name, which the system resolves."""
     return text.replace("127.0.0.1", "localhost", 1)
+
+
+async def sources(service: ServiceView) -> list[str]:
+    """By what each member is chosen."""
+    _, health = await service.get("/health")
+    return [one.get("prefix_source", "") for one in health["engines"][0]["members"]]
 
 
 async def test_members_change_while_a_stream_runs(tmp_path: Path) -> None:
@@ -70,7 +79,7 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
     folder = made(tmp_path)
     hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     every = [Place(tmp_path / host, host) for host in hosts]
-    published = [Publisher(EngineCache(encoding)) for encoding in ENCODINGS]
+    published = [Publisher(EngineCache(encoding)) for encoding in ENCODINGS[1:]]
     port = two_ports()
     async with AsyncExitStack() as there:
         for place, publisher in zip(every, published, strict=True):
@@ -80,13 +89,8 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
         text = configuration(folder, every)
         text += f"kv_events = {{ port = {port}, replay_port = {port + 1} }}\n"
         service = await there.enter_async_context(service_view(folder, text))
-
-        async def sources() -> list[str]:
-            _, health = await service.get("/health")
-            return [one.get("prefix_source", "") for one in health["engines"][0]["members"]]
-
         async with asyncio.timeout(20):
-            while await sources() != ["kv_events"] * 3:  # noqa: ASYNC110 - nothing tells of it
+            while await sources(service) != ["kv_events"] * 3:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.02)
         messages = [{"role": "user", "content": "A sentence of more than two blocks of tokens."}]
         await service.ask("/v1", "m", messages=messages)
@@ -114,11 +118,17 @@ async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -
         each = health["engines"][0].get("members", [])
         return [(one["address"], one["state"], one["restarts"]) for one in each]
 
-    async with service_view(folder, text) as service, asyncio.timeout(30):
+    async with service_view(folder, text) as service, asyncio.timeout(50):
         while {one[1:] for one in await members(service)} != {("ready", 0)}:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         assert [one[0] for one in await members(service)] == ["replica-1", "replica-2"]
         assert sorted((folder / "devices").read_text().split()) == ["0,1", "2,3"]
+        while await sources(service) != ["kv_events"] * 2:  # as soon as each has a batch
+            await service.ask("/v1", "m", messages=[{"role": "user", "content": str(uuid4())}])
+        told = [one[one.index("--kv-events-config") + 1] for one in asked(folder) if "serve" in one]
+        places = [Path(json.loads(one)["endpoint"].removeprefix("ipc://")) for one in told]
+        assert len(set(places)) == 2
+        assert {stat.S_IMODE(place.parent.stat().st_mode) for place in places} == {0o700}
         server, _ = processes(folder)
         os.kill(server, signal.SIGKILL)  # either of them
         for _ in range(4):
@@ -126,6 +136,7 @@ async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -
         while {one[1] for one in await members(service)} != {"ready"}:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         assert sorted(one[2] for one in await members(service)) == [0, 1]
+    assert not any(place.parent.exists() for place in places)
 
 
 async def test_operators_see_each_member(tmp_path: Path) -> None:

@@ -316,6 +316,10 @@ THERE = HERE + 'address = "http://10.0.0.7:8000"\n'
         (HERE + 'addresses = ["http://h:1", "http://h:2/v1"]', "addresses[1]: ends in /v1"),
         (HERE + 'addresses = ["http://h:1", "http://h:1/"]', "addresses[1]: stands there twice"),
         (
+            HERE + 'addresses = ["http://h:1", "http://h:2"]\nkv_events = {}',
+            "addresses[1]: is on the host of another one",
+        ),
+        (
             HERE + 'replicas = 2\ndevices = ["0"]',
             "devices: has 1 entries; it takes one for each of 2",
         ),

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from causerie.engines.fleet import ManagedEngine
 from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
+from causerie.engines.vllm.kv_sockets import EVENTS_OPTION, KvSockets, events_arguments
 from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.vllm.pool import VllmPool
@@ -37,7 +39,7 @@ async def vllm_engine(
         replicas = _replicas(model.vllm)
         if len(replicas) == 1:
             return engine(*replicas.values())
-        return VllmPool(model.id, list(replicas), lambda one: engine(replicas[one.url]))
+        return _pool_of_replicas(model, replicas, engine)
     at = await asyncio.to_thread(_elsewhere, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
@@ -53,6 +55,43 @@ def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
     """Give a pool the members of other settings."""
     if isinstance(engine, VllmPool):
         engine.renew(vllm.addresses)
+
+
+def _pool_of_replicas(
+    model: ModelSettings,
+    replicas: Mapping[str, VllmOptions],
+    engine: Callable[[VllmOptions], VllmEngine],
+) -> VllmPool:
+    """Return the pool of those that are started here, which publish their KV events to us."""
+    sockets = {name: KvSockets() for name in replicas} if _can_publish(model.vllm) else {}
+    endpoints = {name: at.endpoint for name, at in sockets.items() if at.endpoint is not None}
+
+    def make(address: MemberAddress) -> VllmEngine:
+        options = replicas[address.url]
+        if endpoint := endpoints.get(address.url):
+            options = replace(options, args=(*options.args, *events_arguments(endpoint)))
+        return engine(options)
+
+    def close() -> None:
+        for each in sockets.values():
+            each.close()
+
+    return VllmPool(
+        model.id,
+        list(replicas),
+        make,
+        events=lambda one: [endpoints[one.url]] if one.url in endpoints else [],
+        close=close,
+    )
+
+
+def _can_publish(vllm: Vllm) -> bool:
+    """Return whether KV events can be read, and can come over one socket for each replica.
+
+    Ranks have ports of their own; whoever configures the events reads them elsewhere.
+    """
+    configured = any(one.partition("=")[0].replace("_", "-") == EVENTS_OPTION for one in vllm.args)
+    return find_spec("zmq") is not None and (vllm.data_parallel or 1) == 1 and not configured
 
 
 def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:

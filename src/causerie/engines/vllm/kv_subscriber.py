@@ -1,7 +1,8 @@
 """Reads what a cache of a member publishes, over ZeroMQ, and asks again for what it missed.
 
 Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port answers a
-number with all batches from there that it still keeps, and then with the number -1.
+number with all batches from there that it still keeps, and then with the number -1. Before number
+and payload an answer has an empty frame, and since some version the topic too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 _REPLAY_SECONDS = 5.0  # for each batch that is sent again
 _PAUSE_SECONDS = 5.0  # after events that cannot be read
+_FRAMES = (3, 4)  # of a message: what stands before number and payload says nothing
 _MOST_BYTES = 64 * 1024 * 1024
 _HEARTBEAT_MS = 5_000
 _MISSING = "pyzmq is not installed; install it: pip install 'causerie[pool]'"
@@ -120,7 +122,7 @@ class KvSubscriber:
             monitor.close(0)
 
     async def _receive(self, context: Context, frames: Sequence[bytes]) -> None:
-        _, number, payload = frames
+        number, payload = frames
         batch = decoded(payload)
         at = int.from_bytes(number, "big")
         first = self.view.missing(at, batch)
@@ -158,7 +160,7 @@ async def _replayed(
         await socket.send_multipart([b"", first.to_bytes(8, "big")])
         while True:
             async with asyncio.timeout(_REPLAY_SECONDS):
-                _, number, payload = await _frames(socket)
+                number, payload = await _frames(socket)
             at = int.from_bytes(number, "big", signed=True)
             if at < 0:
                 return
@@ -182,9 +184,10 @@ def _socket(context: Context, kind: int, address: str) -> Any:
     return socket
 
 
-async def _frames(socket: Socket) -> list[bytes]:
+async def _frames(socket: Socket) -> Sequence[bytes]:
+    """Return number and payload of the next batch."""
     await asyncio.sleep(0)  # what waits at a socket is received without a turn for anybody else
     frames: list[bytes] = await socket.recv_multipart()
-    if len(frames) != 3:
+    if len(frames) not in _FRAMES:
         raise UnreadableEvents(f"a message of {len(frames)} frames is none of KV events")
-    return frames
+    return frames[-2:]

@@ -34,7 +34,8 @@ class VllmPool:
     An address without a scheme is the name of one that is started here.
 
     A host name among the addresses may stand for several servers, which ``lookup`` finds.
-    ``events`` says where a server publishes what its caches hold.
+    ``events`` says where a server publishes what its caches hold. ``close`` frees what the members
+    share, once they have stopped.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class VllmPool:
         make: Callable[[MemberAddress], VllmEngine],
         lookup: Lookup = lookup,
         events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
+        self._close = close
         self._members = Members(make, events)
         self._news = asyncio.Event()
         self._started = False
@@ -86,8 +89,11 @@ class VllmPool:
     async def stop(self) -> None:
         """Have no more to do with any member."""
         self._started = False
-        await self._discovery.stop()
-        await self._members.stop()
+        try:
+            await self._discovery.stop()
+            await self._members.stop()
+        finally:
+            self._close()
 
     def status(self) -> EngineStatus:
         """Return the status of the pool as of one engine, and of its members."""

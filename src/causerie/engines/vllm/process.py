@@ -29,6 +29,7 @@ _QUESTIONS = (("/health", 10.0),)  # answered alongside what is computed, and no
 # how it is used. What is set in the environment stays.
 _QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 _ERROR = re.compile(r"\b\w*(?:Error|Exception): .+")
+_HARMLESS = re.compile(r"\b(?:DEBUG|INFO|WARNING) \d\d-\d\d ")  # an error there is only an example
 # These say that something else has failed.
 _PASSED_ON = ("See root cause above", "Engine core initialization failed", "RemoteError")
 
@@ -92,6 +93,7 @@ def _free_port() -> int:
 
 def last_words(tail: Iterable[str]) -> str:
     """Return the first error of the log that is no consequence of another; empty without one."""
-    said = [found.group() for line in tail if (found := _ERROR.search(line))]
+    logged = [line for line in tail if not _HARMLESS.search(line)]
+    said = [found.group() for line in logged if (found := _ERROR.search(line))]
     causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
     return next(iter(causes or said), "").strip()[:300]
