@@ -24,7 +24,13 @@ from causerie.chat.calls import (
     name_triggers,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
-from causerie.chat.message_header import ParsedHeader, function_of, is_reasoning, read_header
+from causerie.chat.message_header import (
+    ParsedHeader,
+    function_of,
+    is_reasoning,
+    may_call,
+    read_header,
+)
 from causerie.chat.repeats import Repeats
 from causerie.protocol.events import (
     ContentEvent,
@@ -121,7 +127,8 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            return bool(self._tools) and "to=" in self._header
+            assert self._form.header is not None
+            return bool(self._tools) and may_call(self._form.header, self._header)
         return section is not None and (section.open or bool(section.unread.strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -299,7 +306,7 @@ class Parser:
         name = function_of(form, header, self._tools)
         if header.ended:
             return
-        if name and self._calls_form is not None:
+        if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
             self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
@@ -470,7 +477,9 @@ class _Marks:
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
             opens, answer, start = (), form.header.ends, form.header.recipients
-            self.headers = (*form.header.opens, *form.header.recipients)
+            close = form.header.call_close
+            start += tuple(name + close for name in names if close)
+            self.headers = (*form.header.opens, *start)
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)

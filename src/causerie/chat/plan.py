@@ -369,7 +369,7 @@ def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str,
     """Return the control tokens in the format's own texts; the parser must see them."""
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.header:
-        texts += [*form.header.opens, form.header.close, *form.header.ends, *form.header.within]
+        texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
     if form.reasoning:
         texts += [*form.reasoning.opens, *form.reasoning.closes]
     for calls in (form.calls, *form.calls.also) if form.calls else ():
