@@ -30,6 +30,13 @@ FAMILIES: list[tuple[str, str, Told]] = [
         'I look.<function_calls>get_weather(city="a\\n)b", tags=["x", \'y\'])</function_calls>',
         Told(answer="I look.", calls=[("get_weather", {"city": "a\n)b", "tags": ["x", "y"]})]),
     ),
+    (  # white space that the family does not write by itself is reasoning
+        "qwen-3",
+        "<think>\n\n\n\n</think>\n\nHello",
+        Told("\n\n", "Hello"),
+    ),
+    ("qwen-3", "<think>\n\n</think>\n\nHello", Told(answer="Hello")),
+    ("glm-4.7", "<think> </think>Hello", Told(" ", "Hello")),
     (
         "inkling",
         "<|content_thinking|>Hm.<|end_message|><|message_model|><|content_text|>I look."

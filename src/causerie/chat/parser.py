@@ -235,9 +235,7 @@ class Parser:
         """White space before the closing marker that the format does not write by itself."""
         reasoning = self._form.reasoning
         if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
-            space = self._taken_space().removesuffix(reasoning.before_close)
-            if not self._fresh:
-                yield from self._emit(space)
+            yield from self._emit(self._taken_space().removesuffix(reasoning.before_close))
 
     def _meet(self, mark: str, text: str) -> str | None:
         """Change the mode at a marker; returns the text to go on with.
