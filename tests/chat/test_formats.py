@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from causerie.chat.formats.format import Literal, ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name, detect
-from causerie.chat.parser import call_triggers
+from causerie.chat.parser import ReasoningEnd, call_triggers
 
 OWN = Path(__file__).parents[1] / "templates"
 PAGE = Path(__file__).parents[2] / "docs" / "reference/formats.md"
@@ -548,7 +548,11 @@ def test_reasoning_that_is_held_to_its_end_may_speak_of_calls(size: int) -> None
     spoken = 'I write <tool_call>\n{"name": "Hello", "arguments": {"a": 1}}\n</tool_call> then.'
     call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
     told = read(
-        form, f"{spoken}</think>\n\n{call}", size=size, reasoning_open=True, whole_reasoning=True
+        form,
+        f"{spoken}</think>\n\n{call}",
+        size=size,
+        reasoning_open=True,
+        reasoning_end=ReasoningEnd.OWN_MARKER,
     )
     assert told.reasoning == spoken
     assert told.calls == [("get_weather", {"city": "Bonn"})]

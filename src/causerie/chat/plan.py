@@ -14,11 +14,12 @@ from functools import partial
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
-from causerie.chat.constraint import CallPlan, compose, leaves_free
+from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.grammar_text import Manner
+from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.reply_tokens import PromptEnd
@@ -51,7 +52,7 @@ class Plan:
     budget: int
     """Limit on reasoning, in tokens."""
     reasoning_open: bool
-    whole_reasoning: bool  # it ends at its closing marker only
+    reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     unmarked_calls: bool
@@ -128,7 +129,7 @@ async def make_plan(
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
-        whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
+        reasoning_end=_reasoning_end(model, form, calls, answer),
         leading=space,
         functions=functions,
         unmarked_calls=calls.unmarked,
@@ -140,6 +141,15 @@ async def make_plan(
         end_tokens=model.facts.end_tokens,
         answer=answer,
     )
+
+
+def _reasoning_end(
+    model: LoadedModel, form: ModelFormat, calls: CallPlan, answer: AnswerPlan | None
+) -> ReasoningEnd:
+    if leaves_free(form, calls if calls.tools else None, answer):
+        return ReasoningEnd.ANY_MARKER
+    within = calls_in_reasoning(form, model.facts.control_tokens, calls)
+    return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
 
 
 def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -> SamplingParams:
