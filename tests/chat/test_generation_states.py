@@ -123,6 +123,7 @@ class Case:
             form=by_name(self.format),
             rendered=Rendered("Hi", ()),
             prompt_end=None,
+            shared=0,
             prompt=(70, 71, 72),
             limit=self.limit,
             room=self.limit,

@@ -384,6 +384,7 @@ class Generation:
             ignore_eos=self.request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
             resumed=self.plan.resumed,
+            shared=self.plan.shared,
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:

@@ -36,6 +36,9 @@ from causerie.protocol.parameters import ModelSampling, SamplingDefaults, Sampli
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
+_INSTRUCTING = ("system", "developer")
+_HEAD = 40  # characters of a message by which it is found in the prompt
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -45,6 +48,8 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
+    shared: int
+    """Tokens of the prompt that conversations with the same instructions share."""
     limit: int
     """Output limit, in tokens."""
     room: int
@@ -125,6 +130,7 @@ async def make_plan(
         rendered=rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
+        shared=encoded.shared,
         limit=limit,
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
@@ -340,11 +346,22 @@ def _leading(rendered: Rendered, form: ModelFormat) -> str:
     return "" if rendered.text.endswith(space) else space
 
 
+def _parting(rendered: Rendered, request: ChatRequest) -> int:
+    """Return where the first message of a user stands in the prompt; 0 if that is unknown."""
+    first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
+    head = first.strip()[:_HEAD]
+    text = rendered.text
+    spans = rendered.user if head else ()
+    begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
+    return next(begun, 0)
+
+
 async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
 ) -> EncodedText:
     try:
-        return await model.encoder.encode(rendered, engine, _context(request, model))
+        parting = _parting(rendered, request)
+        return await model.encoder.encode(rendered, engine, _context(request, model), parting)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,

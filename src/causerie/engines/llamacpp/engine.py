@@ -139,6 +139,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     def _run(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        if self._header.cuts_back:
+            request = replace(request, shared=0)
         return client.complete(request, self._partial, self._pulse)
 
     async def _sample(
