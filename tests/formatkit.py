@@ -22,7 +22,7 @@ from causerie.chat.formats.format import (
     Reasoning,
     Segment,
 )
-from causerie.chat.parser import Parser
+from causerie.chat.parser import Parser, ReasoningEnd
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import validate_json
 from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
@@ -72,7 +72,7 @@ def read(
     cuts: Sequence[int] = (),
     reasoning_open: bool = False,
     tools: Mapping[str, Mapping[str, object]] | None = TOOLS,
-    whole_reasoning: bool = False,
+    reasoning_end: ReasoningEnd = ReasoningEnd.ANY_MARKER,
 ) -> Told:
     """The reply, fed in pieces of ``size`` characters, or cut at ``cuts``, or whole."""
     parser = Parser(
@@ -80,7 +80,7 @@ def read(
         tools=tools,
         reasoning_open=reasoning_open,
         call_id=lambda name, given: given or name,
-        whole_reasoning=whole_reasoning,
+        reasoning_end=reasoning_end,
     )
     parser.read_unmarked(admits)
     told = Told()

@@ -123,6 +123,8 @@ class Conversation:
     computed: int = 0
     made: int = 0
     """Tokens of the last reply."""
+    found: int = 0
+    """Tokens of its prompt that had been computed."""
     shares: list[float] = field(default_factory=list)
 
     async def turn(self, chat: TextChat, number: int) -> None:
@@ -140,6 +142,7 @@ class Conversation:
         async with chat.generate(request) as answer:
             reply = together([batch async for batch in answer.events])
         assert reply.usage is not None
+        self.found = reply.usage.cached
         if self.computed:
             self.shares.append(reply.usage.cached / self.computed)
         self.computed = reply.usage.prompt + reply.usage.completion - 1
@@ -191,26 +194,36 @@ async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
 async def test_states_that_cannot_be_cut_back_go_on(
     gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None], reads_replies_again: bool
 ) -> None:
-    """In their slot, and from memory: there a sliding window lacks what stood before the reply."""
+    """In their slot, and from memory: there a sliding window lacks what stood before the reply.
+
+    Another conversation finds its instructions where one has them, from its first turn on.
+    """
     write(tmp_path / "tiny.gguf", gguf)
     options = LlamaCppOptions(context=2048, parallel=1, threads=THREADS)
     engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
     turns: tuple[dict[str, Any], ...] = ({"output": Regex("[a-z ]{40,60}"), "tools": ()},)
-    first, second = (
+    told = "You answer in few words. " * 14
+    first, second, *others = (
         Conversation([Message("system", said)], Thinking(), turns, question="why? " * 9)
-        for said in ("You answer in few words. " * 5, "You are somebody else. " * 5)
+        for said in (told, "You are somebody else. " * 5, told, told)
     )
     await engine.start()
     try:
         async with compiling(engine) as chat:
             for number in range(4):
                 await first.turn(chat, number)
+                assert bool(first.found) == bool(number)
             assert min(first.shares) >= SHARE, first.shares
             for number, one in itertools.product(range(4, 7), (second, first)):
                 lost = one.made + _READ_AGAIN if reads_replies_again else 0
                 expected = SHARE - lost / max(one.computed, 1)
                 await one.turn(chat, number)
                 assert not one.shares or one.shares[-1] >= expected, (one.shares, lost)
+            for other in others:  # with the instructions of the first: in its slot, and from memory
+                other.computed = len(await engine.tokenize([told], special=False))
+                await other.turn(chat, 0)
+                assert other.shares[0] >= 1, other.shares
+                await second.turn(chat, 0)
     finally:
         await engine.stop()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name
+from causerie.chat.parser import ReasoningEnd
 
 # Without a marker only a call in the declared form is one.
 MARKED = [form for form in FORMATS if form.calls and not form.calls.at_start]
@@ -100,8 +101,8 @@ def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> Non
     twice = form.reasoning.open + form.reasoning.after_open + text
     for size in SIZES:
         assert read(form, twice, size=size) == Told("Hm.", "Yes.")
-        for whole in (True, False):
-            opened = read(form, text, size=size, reasoning_open=True, whole_reasoning=whole)
+        for end in ReasoningEnd:
+            opened = read(form, text, size=size, reasoning_open=True, reasoning_end=end)
             assert opened == Told("Hm.", "Yes.")
 
 

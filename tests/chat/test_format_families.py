@@ -30,6 +30,76 @@ FAMILIES: list[tuple[str, str, Told]] = [
         'I look.<function_calls>get_weather(city="a\\n)b", tags=["x", \'y\'])</function_calls>',
         Told(answer="I look.", calls=[("get_weather", {"city": "a\n)b", "tags": ["x", "y"]})]),
     ),
+    (  # white space that the family does not write by itself is reasoning
+        "qwen-3",
+        "<think>\n\n\n\n</think>\n\nHello",
+        Told("\n\n", "Hello"),
+    ),
+    ("qwen-3", "<think>\n\n</think>\n\nHello", Told(answer="Hello")),
+    ("glm-4.7", "<think> </think>Hello", Told(" ", "Hello")),
+    (
+        "inkling",
+        "<|content_thinking|>Hm.<|end_message|><|message_model|><|content_text|>I look."
+        '<|end_message|><|message_model|>get_weather<|content_invoke_tool_json|>{"name":'
+        '"get_weather","args":{"city":"Paris"}}<|end_message|><|message_model|>now'
+        '<|content_invoke_tool_json|>{"name":"now","args":{}}<|end_message|>'
+        "<|content_model_end_sampling|>",
+        Told("Hm.", "I look.", [("get_weather", PARIS), ("now", {})]),
+    ),
+    (  # the prompt has the first marker, and the header of a call may be empty
+        "inkling",
+        'get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}'
+        '<|end_message|><|message_model|><|content_invoke_tool_json|>{"name":"now","args":{}}',
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "inkling",
+        '<|content_invoke_tool_json|>{"name":"now","args":{}}<|end_message|>',
+        Told(calls=[("now", {})]),
+    ),
+    (
+        "inkling",
+        "<|content_text|>get_weather takes a city.<|end_message|><|message_model|>browser"
+        '<|content_invoke_tool_json|>{"name":"browser","args":{}}<|end_message|>',
+        Told('{"name":"browser","args":{}}', "get_weather takes a city."),
+    ),
+    (
+        "inkling",
+        "<|content_text|>One.<|end_message|><|message_model|><|content_thinking|>Hm."
+        "<|end_message|><|message_model|><|content_text|>Two.<|end_message|>",
+        Told("Hm.", "One.\nTwo."),
+    ),
+    (
+        "deepseek-v4.1",
+        'Hm.</think>Yes.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name="get_weather">\n'
+        '<｜DSML｜ parameter name="city" string="true">12</｜DSML｜ parameter>\n'
+        '<｜DSML｜ parameter name="days" string="false">12</｜DSML｜ parameter>\n'
+        "</｜DSML｜ invoke>\n</｜DSML｜ calls>",
+        Told(answer="Hm.</think>Yes.", calls=[("get_weather", {"city": "12", "days": 12})]),
+    ),
+    (  # written without the white space of the template
+        "hunyuan-4",
+        "I look.<tool_calls:6124c78e><tool_call:6124c78e>get_weather<arg_key:6124c78e>city"
+        "</arg_key:6124c78e><arg_value:6124c78e>Paris</arg_value:6124c78e></tool_call:6124c78e>"
+        "<tool_call:6124c78e>now</tool_call:6124c78e></tool_calls:6124c78e>",
+        Told(answer="I look.", calls=[("get_weather", PARIS), ("now", {})]),
+    ),
+    (
+        "plamo-3",
+        "<|plamo:begin_think:plamo|>Hm.<|plamo:end_think:plamo|>Yes."
+        "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|>"
+        "<|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|>"
+        '<|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{"city": "Paris"}'
+        "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
+        "<|plamo:end_tool_requests:plamo|>",
+        Told("Hm.", "Yes.", [("get_weather", PARIS)]),
+    ),
+    (
+        "iquest-q1",
+        "<iquest_tool_call>get_weather\n<arg_key>city</arg_key> <arg_value>Paris</arg_value>\n"
+        "</iquest_tool_call><iquest_tool_call>now</iquest_tool_call>",
+        Told(calls=[("get_weather", PARIS), ("now", {})]),
+    ),
     (
         "olmo-3",
         "A <function_calls> holds calls.",

@@ -19,6 +19,7 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name
+from causerie.chat.parser import ReasoningEnd
 from causerie.chat.schema import keywords
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
@@ -106,6 +107,35 @@ def test_calls_come_behind_reasoning(name: str) -> None:
             assert refusal(form, model, thought + section, required=required) is None
         whole = refusal(form, model, opened + section, required=True, reasoning="open")
         assert whole is None
+
+
+@pytest.mark.parametrize("name", ["qwen-3", "kimi-k3", "glm-4.7", "deepseek-v3.1", "magistral"])
+def test_a_forced_call_may_begin_inside_the_reasoning(name: str) -> None:
+    """Where its marker is a control token; as plain text reasoning may speak of it."""
+    form = by_name(name)
+    assert form.calls
+    assert form.reasoning
+    opened = form.reasoning.open + form.reasoning.after_open
+    section = write_calls(form.calls, made(form))
+    wrong = write_calls(form.calls, [Call("get_weather", {"days": 3}, "abcdefgh1")])
+    for control, vocabulary in models(name):
+        model = (control, vocabulary)
+        for state, begun in (("open", ""), ("possible", opened)):
+            text = f"{begun}Hm, <b> so.\n{section}"
+            refused = refusal(form, model, text, required=True, reasoning=state)
+            assert (refused is None) == bool(control), (refused, state)
+            broken = f"{begun}Hm.{wrong}"
+            assert refusal(form, model, broken, required=True, reasoning=state) is not None
+    for size in (0, 1):
+        told = read(
+            form,
+            f"Hm.{section}",
+            size=size,
+            reasoning_open=True,
+            reasoning_end=ReasoningEnd.OWN_OR_CALL,
+        )
+        calls = [(call.name, dict(call.arguments)) for call in made(form)]
+        assert (told.reasoning, told.answer, told.calls) == ("Hm.", "", calls)
 
 
 @pytest.mark.parametrize("name", CALLING)

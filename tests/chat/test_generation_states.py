@@ -15,6 +15,7 @@ from causerie.chat import generation
 from causerie.chat.formats.registry import by_name
 from causerie.chat.functions import Functions
 from causerie.chat.generation import TRANSITIONS, Generation, State
+from causerie.chat.parser import ReasoningEnd
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import ResumedReply
 from causerie.chat.template import Rendered
@@ -122,12 +123,13 @@ class Case:
             form=by_name(self.format),
             rendered=Rendered("Hi", ()),
             prompt_end=None,
+            shared=0,
             prompt=(70, 71, 72),
             limit=self.limit,
             room=self.limit,
             budget=self.budget,
             reasoning_open=self.thinking,
-            whole_reasoning=False,
+            reasoning_end=ReasoningEnd.ANY_MARKER,
             leading="",
             functions=Functions(TOOLS if self.tools else {}),
             unmarked_calls=False,

@@ -12,12 +12,16 @@ from routingkit import (
     REPLY,
     Clock,
     Scripted,
+    begun,
     middle,
+    router,
+    streamed,
 )
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest, Message, TextPart
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
+from causerie.routing.last_targets import LastTargets
 from causerie.routing.order import order
 from causerie.routing.target_state import TargetState
 
@@ -74,6 +78,49 @@ def test_a_session_stays_whatever_is_said() -> None:
         for n in range(20)
     ]
     assert len({order(group(1, 1, 1, 1), there, one, middle)[0].name for one in asked}) == 1
+
+
+def test_a_conversation_stays_with_who_answered_it_last_unless_that_is_full() -> None:
+    there = target_states(0, 0, 0)
+    home = order(group(1, 1, 1), there, ASK, middle)[0]
+    other = next(one for one in there.values() if one is not home)
+    assert order(group(1, 1, 1), there, ASK, middle, other.name)[0] is other
+    other.in_flight = 9
+    assert order(group(1, 1, 1), there, ASK, middle, other.name)[0] is home
+    for _ in range(THRESHOLD):
+        home.breaker.failed("x")
+    assert order(group(1, 1, 1), there, ASK, middle, home.name)[0] is not home
+
+
+async def test_a_conversation_does_not_go_back_to_a_target_that_has_nothing_of_it() -> None:
+    clock = Clock()
+    targets = [Scripted(REPLY) for _ in range(3)]
+    way = router(*targets, clock=clock)
+    states = {state.name: state for state in way.target_states()}
+
+    async def served() -> str:
+        async with begun(way.generate([Candidate(name) for name in states], ASK)) as execution:
+            await streamed(execution)
+            return execution.served_by
+
+    home = await served()
+    states[home].in_flight = 9  # it has its fill
+    other = await served()
+    assert other != home
+    states[home].in_flight = 0
+    assert await served() == other
+    [first, *_] = way.explain([Candidate(name) for name in states], ASK)
+    assert (first.candidate.name, first.decided) == (other, "home")
+    clock.now += 601
+    assert await served() == home
+
+
+def test_few_conversations_are_remembered() -> None:
+    known = LastTargets(most=2)
+    for number in range(3):
+        known.note(f"c{number}", "t", 0.0)
+    known.note("c1", "u", 5.0)
+    assert [known.of(f"c{number}", 10.0) for number in range(3)] == ["", "u", "t"]
 
 
 def test_conversations_are_spread_by_weight() -> None:

@@ -56,6 +56,9 @@ stays text. Messages on channels (gpt-oss, llm-jp) are read with the recipient
 before or behind the channel. A message to a tool that was not offered is
 reasoning.
 
+A call that begins inside the reasoning ends it. With a forced call that holds where the
+first markers of both are control tokens of the model; else reasoning ends at its own marker.
+
 | format | reasoning | thinks | tools | calls |
 |---|---|---|---|---|
 """

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from causerie.chat.formats.format import Literal, Segment
 
 _BRACKETS = re.compile(r"[}\])\"]+(?=<(?!\]))")
-_CHUNK = re.compile(r"```(?=\S)|\S+?>(?=<)|\S+")
+# A blank behind a bar is part of a marker.
+_CHUNK = re.compile(r"```(?=\S)|(?:｜ |\S)+?>(?=<)|(?:｜ |\S)+")
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf",\s*{_STRING}\s*:\s*(?:{_STRING}|[\w.+\-]+(?=[\s,}}\]]))", re.DOTALL)
 _MAYBE_MEMBER = re.compile(

@@ -11,7 +11,7 @@ Knows nothing about engines beyond the ids of their control tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.chat.answer import AnswerPlan
@@ -85,9 +85,13 @@ def compose(
     if answer is None and (calls is None or (calls.forbidden and form.calls is None)):
         return None
     text = GrammarText(control_tokens, _marks(form), manner)
-    body = _body(form, text, calls, answer)
     free = leaves_free(form, calls, answer)
-    before = _reasoning(form, text, reasoning, free=free)
+    thinks = reasoning != "none"
+    if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
+        before, body = "", _thought_or_called(form, text, calls, is_open=reasoning == "open")
+    else:
+        body = _body(form, text, calls, answer)
+        before = _reasoning(form, text, reasoning, free=free)
     if manner.leading and not free:
         before = f"{text.literal(manner.leading)} {before}"
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
@@ -106,6 +110,40 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
     return answer is None and not (calls.required or at_start)
 
 
+def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls: CallPlan) -> bool:
+    """Return whether a forced call may begin inside the reasoning, and end it.
+
+    So it is if control tokens begin both the call and the end of the reasoning. Where they are
+    plain text, reasoning may speak of a call.
+    """
+    if not calls.required or form.calls is None or form.reasoning is None:
+        return False
+    held = _held(form.calls)
+    if not held or form.calls.at_start or form.header is not None:
+        return False
+    begins = tuple(filter(None, control_tokens))
+    return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
+
+
+def _thought_or_called(
+    form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
+) -> str:
+    """Return reasoning and forced calls behind it, or in place of its end."""
+    assert form.calls is not None
+    assert form.reasoning is not None
+    section, marks = _Section(form.calls, calls, text), form.reasoning
+    whole = section.whole()
+    held = _held(form.calls)
+    closed = _any_of(map(text.literal, marks.closes))
+    ends = [f"{closed} {_after_reasoning(form, text)} {whole}"]
+    ends += [f"{text.literal(mark)} {section.behind(mark)}" for mark in held]
+    thought = text.text_without((*marks.closes, *held))
+    rest = text.rule(f"{thought} ({' | '.join(ends)})")
+    if is_open:
+        return rest
+    return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
+
+
 def _marks(form: ModelFormat) -> tuple[str, ...]:
     """Return the texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
@@ -118,15 +156,18 @@ def _reasoning(form: ModelFormat, text: GrammarText, state: str, *, free: bool) 
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
-    close = _any_of(map(text.until, marks.closes))
-    if marks.after_close.strip() == "":
-        close += f" /[ \\n]{{0,{max(len(marks.after_close), 1)}}}/"
-    else:
-        close += " " + text.literal(marks.after_close)
+    close = f"{_any_of(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
     if state == "open":
         return close
     opened = text.rule(f"{_any_of(map(text.literal, marks.opens))} {close}")
     return f"({opened})?"
+
+
+def _after_reasoning(form: ModelFormat, text: GrammarText) -> str:
+    """Return what the family writes behind the end of its reasoning."""
+    assert form.reasoning is not None
+    after = form.reasoning.after_close
+    return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
 
 def _any_of(options: Iterable[str]) -> str:
@@ -231,7 +272,7 @@ class _Section:
             return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in _held(form):
-            options.append(f"{text.free_until(mark)} {self._behind(mark)}")
+            options.append(f"{text.free_until(mark)} {self.behind(mark)}")
         return options
 
     def _ends_names(self) -> bool:
@@ -269,7 +310,7 @@ class _Section:
         end = self._text.literal(self._form.end)
         return f"({end})?" if self._form.optional_end else end
 
-    def _behind(self, trigger: str) -> str:
+    def behind(self, trigger: str) -> str:
         """Return the rest of the section when ``trigger`` has been written already."""
         form, text = self._form, self._text
         if form.begin.startswith(trigger):

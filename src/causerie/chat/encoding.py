@@ -125,18 +125,20 @@ class PromptEncoder:
         self._cache = TokenCache()
 
     async def encode(
-        self, rendered: Rendered, engine: Tokenizer, most: int | None = None
+        self, rendered: Rendered, engine: Tokenizer, most: int | None = None, parting: int = 0
     ) -> EncodedText:
         """Return the token ids of the prompt; only its new texts are sent to the engine.
 
-        Raises :class:`PromptTooLong` where they are far more than ``most``.
+        ``shared`` counts the tokens before the message that ``parting`` is in, a place in the
+        text; 0 where a user's text looks like a control token. Raises :class:`PromptTooLong` where
+        they are far more than ``most``.
         """
         long = len(rendered.text) > _LONG
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
-            return await self._cache.read(pieces[0].text, pieces[0].heads, engine, most)
+            return await self._cache.read(pieces[0].text, pieces[0].heads, engine, most, parting)
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:

@@ -146,7 +146,7 @@ class Generation:
             reasoning_open=plan.reasoning_open,
             call_id=call_ids(self.request, plan.form, known),
             leading=plan.leading,
-            whole_reasoning=plan.whole_reasoning,
+            reasoning_end=plan.reasoning_end,
         )
         text_sent = self.resumed is not None and self.resumed.partial.text
         if plan.unmarked_calls and not text_sent:
@@ -384,6 +384,7 @@ class Generation:
             ignore_eos=self.request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
             resumed=self.plan.resumed,
+            shared=self.plan.shared,
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:

@@ -144,6 +144,11 @@ class GrammarText:
         lazy = self.rule(f"{self._any()} {quoted(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
+    def text_without(self, markers: Sequence[str]) -> str:
+        """Return a terminal for text without the control tokens that begin the ``markers``."""
+        heads = dict.fromkeys(self._parts(marker)[0] for marker in markers)
+        return self.terminal(" & ".join(f"({without(head)})" for head in heads))
+
     def closed(self, text: str, marker: str) -> str:
         """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 

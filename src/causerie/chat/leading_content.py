@@ -39,7 +39,10 @@ def taken_out(
 
 
 def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
-    """Return the prompt with each text in front of its calls, which begin with ``begin``."""
+    """Return the prompt with each text in front of its calls, which begin with ``begin``.
+
+    If that is empty, they begin with the names of their functions.
+    """
     origin = origin_of(prompt)
     parts: list[str] = []
     done = at = 0

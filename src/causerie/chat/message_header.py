@@ -29,6 +29,8 @@ class ParsedHeader:
     recipient: str
     channel: str
     size: int
+    close: str
+    """Marker that it ends with."""
     ended: bool = False
     """Whether the message ended within its header, so it has no text."""
 
@@ -38,7 +40,7 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
 
     Raises :class:`Unreadable` where the text is no header.
     """
-    marks = (form.close, *form.ends)
+    marks = (*form.closes, *form.ends)
     whole, text = text, text[: _MOST_CHARACTERS + _LONGEST_MARKER]
     found = min(((at, mark) for mark in marks if (at := text.find(mark)) >= 0), default=None)
     if found is None:
@@ -49,14 +51,15 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
             raise Unreadable
         return None
     at, mark = found
-    _words(form, text[:at])
-    size = at + len(mark)
+    words = _words(form, text[:at])
     recipient = _RECIPIENT.search(text, 0, at)
+    named = _SPACED_DOT.sub(".", recipient[1]) if recipient else ""
     return ParsedHeader(
-        _SPACED_DOT.sub(".", recipient[1]) if recipient else "",
+        " ".join(words) if mark == form.call_close else named,
         _channel(form, text[:at]),
-        size,
-        ended=mark != form.close,
+        at + len(mark),
+        mark,
+        ended=mark not in form.closes,
     )
 
 
@@ -81,15 +84,22 @@ def _channel(form: MessageHeader, text: str) -> str:
     return words[0] if words and "=" not in words[0] else ""
 
 
-def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str:
-    """Return the function that a message calls; empty if it calls none.
+def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str | None:
+    """Return the function that a message calls; empty if its text says so, ``None`` if none.
 
     A recipient in the functions' own namespace is always one; another only by the name of a tool.
     """
     name = offered_name(header.recipient, tools)
+    if not name and header.close == form.call_close:
+        return ""
     if form.functions and name.startswith(form.functions):
         return name.removeprefix(form.functions)
-    return name if name in tools else ""
+    return name if name in tools else None
+
+
+def may_call(form: MessageHeader, text: str) -> bool:
+    """Return whether the part of a header that has come names a recipient or a function."""
+    return bool(_words(form, text)) if form.call_close else "to=" in text
 
 
 def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
@@ -98,5 +108,7 @@ def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
     A message to a tool that nobody offered is not for the user.
     """
     if header.recipient and header.recipient not in form.readers:
+        return True
+    if header.close in (form.reasoning_close, form.call_close):
         return True
     return header.channel in form.reasoning

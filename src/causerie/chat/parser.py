@@ -24,7 +24,13 @@ from causerie.chat.calls import (
     name_triggers,
 )
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat
-from causerie.chat.message_header import ParsedHeader, function_of, is_reasoning, read_header
+from causerie.chat.message_header import (
+    ParsedHeader,
+    function_of,
+    is_reasoning,
+    may_call,
+    read_header,
+)
 from causerie.chat.repeats import Repeats
 from causerie.protocol.events import (
     ContentEvent,
@@ -45,6 +51,19 @@ class Mode(Enum):
     CALLS = "calls"
 
 
+class ReasoningEnd(Enum):
+    """Markers that end reasoning.
+
+    Where a grammar admits any text until one of them, others in it mean nothing: a call that the
+    reasoning speaks of was never held to a schema.
+    """
+
+    ANY_MARKER = "any"
+    OWN_MARKER = "own"
+    OWN_OR_CALL = "own or call"
+    """Its own, or the first marker of the family's calls."""
+
+
 class Parser:
     """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
 
@@ -53,9 +72,7 @@ class Parser:
     white space that the format declares is taken off the reasoning and the
     answer behind it, so that both, sent back, give the same prompt again.
     ``tools`` are the schemas by name of the functions that may be called; with
-    none, nothing is read as a call. With ``whole_reasoning`` the reasoning ends
-    at its closing marker only, as where a grammar admits anything until then:
-    a call that it speaks of was never held to a schema.
+    none, nothing is read as a call. ``reasoning_end`` says what ends the reasoning.
     """
 
     def __init__(
@@ -66,13 +83,13 @@ class Parser:
         reasoning_open: bool,
         call_id: Callable[[str, str], str],
         leading: str = "",
-        whole_reasoning: bool = False,
+        reasoning_end: ReasoningEnd = ReasoningEnd.ANY_MARKER,
     ) -> None:
         self._form = form
         self._tools = tools or {}
         self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
-        self._marks = _Marks(form, self._calls_form, self._tools, whole_reasoning)
+        self._marks = _Marks(form, self._calls_form, self._tools, reasoning_end)
         self._unmarked: UnmarkedReader | None = None
         self._section: SectionReader | None = None
         self._header: str | None = None  # of a message, as far as it has come
@@ -121,7 +138,8 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            return bool(self._tools) and "to=" in self._header
+            assert self._form.header is not None
+            return bool(self._tools) and may_call(self._form.header, self._header)
         return section is not None and (section.open or bool(section.unread.strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -228,9 +246,7 @@ class Parser:
         """White space before the closing marker that the format does not write by itself."""
         reasoning = self._form.reasoning
         if reasoning and mark in reasoning.closes and self.mode is Mode.REASONING:
-            space = self._taken_space().removesuffix(reasoning.before_close)
-            if not self._fresh:
-                yield from self._emit(space)
+            yield from self._emit(self._taken_space().removesuffix(reasoning.before_close))
 
     def _meet(self, mark: str, text: str) -> str | None:
         """Change the mode at a marker; returns the text to go on with.
@@ -299,7 +315,7 @@ class Parser:
         name = function_of(form, header, self._tools)
         if header.ended:
             return
-        if name and self._calls_form is not None:
+        if name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif is_reasoning(form, header):
             self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
@@ -453,7 +469,7 @@ class _Marks:
         form: ModelFormat,
         calls: CallSection | None,
         names: Iterable[str],
-        whole_reasoning: bool,
+        reasoning_end: ReasoningEnd,
     ) -> None:
         ways = (calls, *calls.also) if calls and form.header is None else ()
         named = {
@@ -470,7 +486,9 @@ class _Marks:
         self.headers: tuple[str, ...] = ()
         if form.header is not None:
             opens, answer, start = (), form.header.ends, form.header.recipients
-            self.headers = (*form.header.opens, *form.header.recipients)
+            close = form.header.call_close
+            start += tuple(name + close for name in names if close)
+            self.headers = (*form.header.opens, *start)
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)
@@ -478,7 +496,12 @@ class _Marks:
             mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)
         ]
         answering = _Search((*opens, *closes, *answer, *anywhere))
-        thinking = _Search(closes if whole_reasoning else (*closes, *answer, *anywhere))
+        ends: tuple[str, ...] = ()
+        if reasoning_end is ReasoningEnd.ANY_MARKER:
+            ends = (*answer, *anywhere)
+        elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
+            ends = call_triggers(calls)
+        thinking = _Search((*closes, *ends))
         self._searches = {
             (Mode.REASONING, False): thinking,
             (Mode.REASONING, True): _Search((*thinking.marks, *opens, *self.headers)),

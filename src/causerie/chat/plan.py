@@ -14,11 +14,12 @@ from functools import partial
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
-from causerie.chat.constraint import CallPlan, compose, leaves_free
+from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.grammar_text import Manner
+from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.reply_tokens import PromptEnd
@@ -35,6 +36,9 @@ from causerie.protocol.parameters import ModelSampling, SamplingDefaults, Sampli
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
+_INSTRUCTING = ("system", "developer")
+_HEAD = 40  # characters of a message by which it is found in the prompt
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -44,6 +48,8 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
+    shared: int
+    """Tokens of the prompt that conversations with the same instructions share."""
     limit: int
     """Output limit, in tokens."""
     room: int
@@ -51,7 +57,7 @@ class Plan:
     budget: int
     """Limit on reasoning, in tokens."""
     reasoning_open: bool
-    whole_reasoning: bool  # it ends at its closing marker only
+    reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     unmarked_calls: bool
@@ -124,11 +130,12 @@ async def make_plan(
         rendered=rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
+        shared=encoded.shared,
         limit=limit,
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
-        whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
+        reasoning_end=_reasoning_end(model, form, calls, answer),
         leading=space,
         functions=functions,
         unmarked_calls=calls.unmarked,
@@ -140,6 +147,15 @@ async def make_plan(
         end_tokens=model.facts.end_tokens,
         answer=answer,
     )
+
+
+def _reasoning_end(
+    model: LoadedModel, form: ModelFormat, calls: CallPlan, answer: AnswerPlan | None
+) -> ReasoningEnd:
+    if leaves_free(form, calls if calls.tools else None, answer):
+        return ReasoningEnd.ANY_MARKER
+    within = calls_in_reasoning(form, model.facts.control_tokens, calls)
+    return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
 
 
 def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -> SamplingParams:
@@ -330,11 +346,22 @@ def _leading(rendered: Rendered, form: ModelFormat) -> str:
     return "" if rendered.text.endswith(space) else space
 
 
+def _parting(rendered: Rendered, request: ChatRequest) -> int:
+    """Return where the first message of a user stands in the prompt; 0 if that is unknown."""
+    first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
+    head = first.strip()[:_HEAD]
+    text = rendered.text
+    spans = rendered.user if head else ()
+    begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
+    return next(begun, 0)
+
+
 async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
 ) -> EncodedText:
     try:
-        return await model.encoder.encode(rendered, engine, _context(request, model))
+        parting = _parting(rendered, request)
+        return await model.encoder.encode(rendered, engine, _context(request, model), parting)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,
@@ -369,7 +396,7 @@ def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str,
     """Return the control tokens in the format's own texts; the parser must see them."""
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.header:
-        texts += [*form.header.opens, form.header.close, *form.header.ends, *form.header.within]
+        texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
     if form.reasoning:
         texts += [*form.reasoning.opens, *form.reasoning.closes]
     for calls in (form.calls, *form.calls.also) if form.calls else ():

@@ -13,6 +13,7 @@ from causerie.chat.formats.format import (
     CallSection,
     Literal,
     ModelFormat,
+    Name,
     Reasoning,
     ThinkingSwitch,
 )
@@ -178,7 +179,7 @@ def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
     except InvalidRequest:
         return None
     first = calls.call[0]
-    resumed = calls.begin + (first.text if isinstance(first, Literal) else "")
+    resumed = calls.begin + (first.text if isinstance(first, Literal) else call.name)
     between, found, _ = items.rpartition(said)[2].partition(resumed)
     return between if found else None
 
@@ -292,7 +293,9 @@ def _amended(
 ) -> Traced:
     """Return the prompt with omitted texts inserted and contradicting texts removed."""
     calls = _calls(format)
-    whole = leading_content.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
+    marked = not isinstance(calls.call[0], Name)
+    begin = calls.lead + call_triggers(calls)[0] if marked else ""
+    whole = leading_content.put_back(prompt, said, begin=begin)
     if format.reasoning is None or capabilities.reasoning:
         return whole
     return fallback.thought_once(whole, format.reasoning)

@@ -49,6 +49,8 @@ class EncodedText:
 
     ids: list[int]
     end: PromptEnd | None = None
+    shared: int = 0
+    """Tokens of the segments before the one that was asked for; 0 where it was not so read."""
 
 
 @dataclass(slots=True)
@@ -65,10 +67,16 @@ class TokenCache:
         self._replies = ReplyTokens(self.most)
 
     async def read(
-        self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer, most: int | None = None
+        self,
+        text: str,
+        heads: Sequence[ControlMatch],
+        engine: Tokenizer,
+        most: int | None = None,
+        parting: int = 0,
     ) -> EncodedText:
         """Return the ids of the text, which has these control tokens, in order, and no others.
 
+        ``shared`` counts those before the segment of the character at ``parting``.
         Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
         ids come: millions of them take long to put together.
         """
@@ -93,7 +101,9 @@ class TokenCache:
         count = sum(map(len, every))
         _check(count, most)
         few = count <= _FEW
-        return EncodedText(_joined(every) if few else await offload(_joined, every), end)
+        before = sum(head.at <= parting for head in heads)
+        shared = sum(map(len, every[:before]))
+        return EncodedText(_joined(every) if few else await offload(_joined, every), end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]

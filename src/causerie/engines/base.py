@@ -85,6 +85,10 @@ class TextRequest:
     resumed: str = ""
     """Text that the grammar has accepted before ``accepted``, however the prompt's tokens spell it.
     """
+    shared: int = 0
+    """Tokens at the beginning of the prompt that other conversations may share: the instructions.
+    0 if unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Struct
 
 from causerie.routing.hedge import Hedges
+from causerie.routing.last_targets import LastTargets
 from causerie.routing.target_state import TargetState
 
 
@@ -31,3 +32,4 @@ class RoutingContext(Struct, frozen=True):
     clock: Callable[[], float]
     chance: Callable[[], float]
     pause: Callable[[float], Awaitable[None]]
+    last_targets: LastTargets

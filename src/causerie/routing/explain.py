@@ -41,9 +41,15 @@ class RankedTarget(Struct, frozen=True):
 
 
 def explain(
-    candidates: Sequence[Candidate], target_states: Mapping[str, TargetState], request: ChatRequest
+    candidates: Sequence[Candidate],
+    target_states: Mapping[str, TargetState],
+    request: ChatRequest,
+    last: str = "",
 ) -> Sequence[RankedTarget]:
-    """Those who would be asked, the first in front; whoever is not among them would not be."""
+    """Those who would be asked, the first in front; whoever is not among them would not be.
+
+    ``last`` is the name of the target that answered the conversation last, if that is known.
+    """
     by_name = {one.name: one for one in candidates}
     groups: dict[int, list[Candidate]] = {}
     for one in candidates:
@@ -56,8 +62,9 @@ def explain(
             groups.get(by_name[target_state.name].priority, ()),
             target_states,
             request,
+            last,
         )
-        for target_state in order(candidates, target_states, request, _undecided)
+        for target_state in order(candidates, target_states, request, _undecided, last)
     ]
 
 
@@ -72,6 +79,7 @@ def _prospect(
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
     request: ChatRequest,
+    last: str,
 ) -> RankedTarget:
     if one not in group:
         return RankedTarget(one, target_state.status(), "last", 0.0)
@@ -79,9 +87,9 @@ def _prospect(
         return RankedTarget(one, target_state.status(), "alone", 1.0)
     share = one.weight / sum(each.weight for each in group)
     conversation = affinity_key(request)
-    at_affinity_target = affinity_target(group, target_states, conversation)
+    at_affinity_target = affinity_target(group, target_states, conversation, last)
     if at_affinity_target == one:
-        first = preferred(group, conversation)[0] == one
+        first = preferred(group, conversation, last)[0] == one
         return RankedTarget(one, target_state.status(), "home" if first else "overflow", share)
     tied = tuple(
         each.name

@@ -2,8 +2,9 @@
 
 Lower priority numbers first. Inside a group a conversation stays with the
 target that has its beginning in the cache, as long as that target carries no
-more than its share and a quarter: rendezvous hashing (Thaler, Ravishankar
-1998) with weights and bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
+more than its share and a quarter. That is the one that answered it last, else
+the one of rendezvous hashing (Thaler, Ravishankar 1998) with weights and
+bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
 The rest follow by what is under way there for their weight. Of the targets that
 cannot be asked now only the one that is back soonest is tried, at last.
 """
@@ -28,8 +29,12 @@ def order(
     target_states: Mapping[str, TargetState],
     request: ChatRequest,
     chance: Callable[[], float],
+    last: str = "",
 ) -> list[TargetState]:
-    """The targets of the candidates, the one to be asked first in front."""
+    """The targets of the candidates, the one to be asked first in front.
+
+    ``last`` is the name of the target that answered the conversation last, if that is known.
+    """
     if len(candidates) == 1:
         return [target_states[candidates[0].name]]
     groups: dict[int, list[Candidate]] = {}
@@ -43,7 +48,7 @@ def order(
     resting.sort(key=lambda target_state: target_state.breaker.wait())
     ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
-        ordered += _group(group, target_states, request, chance)
+        ordered += _group(group, target_states, request, chance, last)
     return ordered + resting[:1]
 
 
@@ -52,13 +57,14 @@ def _group(
     target_states: Mapping[str, TargetState],
     request: ChatRequest,
     chance: Callable[[], float],
+    last: str,
 ) -> list[TargetState]:
     if len(group) == 1:
         return [target_states[group[0].name]]
     by_load = sorted(
         group, key=lambda one: ((target_states[one.name].in_flight + 1) / one.weight, chance())
     )
-    at_affinity_target = affinity_target(group, target_states, affinity_key(request))
+    at_affinity_target = affinity_target(group, target_states, affinity_key(request), last)
     if at_affinity_target is not None:
         by_load.remove(at_affinity_target)
         by_load.insert(0, at_affinity_target)
@@ -66,22 +72,28 @@ def _group(
 
 
 def affinity_target(
-    group: Sequence[Candidate], target_states: Mapping[str, TargetState], conversation: str
+    group: Sequence[Candidate],
+    target_states: Mapping[str, TargetState],
+    conversation: str,
+    last: str = "",
 ) -> Candidate | None:
     """Return the conversation's target, or the next one if that has its share of requests."""
     total = sum(target_states[one.name].in_flight for one in group) + 1
     weights = sum(one.weight for one in group)
-    for candidate in preferred(group, conversation):
+    for candidate in preferred(group, conversation, last):
         share = math.ceil(_SHARE * total * candidate.weight / weights)
         if target_states[candidate.name].in_flight < share:
             return candidate
     return None
 
 
-def preferred(group: Sequence[Candidate], conversation: str) -> list[Candidate]:
-    """Return the candidates in the conversation's order of preference, by weight without load."""
+def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
+    """Return the candidates in the conversation's order of preference, by weight without load.
+
+    The one that answered it ``last`` is the first.
+    """
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-    return sorted(group, key=lambda one: _distance(one, key))
+    return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
 
 
 def _distance(candidate: Candidate, conversation: bytes) -> float:

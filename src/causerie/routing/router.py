@@ -19,6 +19,8 @@ from causerie.routing.context import RetryBudget, RoutingContext
 from causerie.routing.execution import Execution, ReplyObserver
 from causerie.routing.explain import RankedTarget, explain
 from causerie.routing.hedge import Hedges
+from causerie.routing.last_targets import LastTargets
+from causerie.routing.order import affinity_key
 from causerie.routing.reported_stats import ReportedLatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState, TargetStatus
@@ -69,7 +71,13 @@ class Router:
     ) -> None:
         self.begin_target: BeginTarget = begin_target  # of one that is new or has changed
         self._context = RoutingContext(
-            {}, budget, Hedges(), clock, chance or random.Random().random, pause
+            {},
+            budget,
+            Hedges(),
+            clock,
+            chance or random.Random().random,
+            pause,
+            LastTargets(),
         )
         self.replace(targets, admission_queues or {})
 
@@ -134,7 +142,9 @@ class Router:
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
         """Return the targets in the order for a request now, with reasons; nothing is sent."""
-        return explain(candidates, self._context.target_states, request)
+        context = self._context
+        last = context.last_targets.of(affinity_key(request), context.clock())
+        return explain(candidates, context.target_states, request, last)
 
     def target_states(self) -> Sequence[TargetState]:
         """All targets."""

@@ -23,7 +23,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.routing.attempt import Attempt
 from causerie.routing.context import RoutingContext
 from causerie.routing.hedge import race
-from causerie.routing.order import order
+from causerie.routing.order import affinity_key, order
 from causerie.routing.target_state import TargetState, wait_of
 
 SLOWER = "slower"
@@ -84,8 +84,11 @@ class TargetSelector(Struct, eq=False):
 
     def target_states(self) -> Sequence[TargetState]:
         """Return the targets that may be asked now, in order."""
-        context = self.context
-        return order(self.candidates, context.target_states, self.request, context.chance)
+        context, request = self.context, self.request
+        if len(self.candidates) == 1:
+            return order(self.candidates, context.target_states, request, context.chance)
+        last = context.last_targets.of(affinity_key(request), context.clock())
+        return order(self.candidates, context.target_states, request, context.chance, last)
 
     async def find(
         self, target_states: Sequence[TargetState], partial: Partial | None = None
@@ -118,7 +121,7 @@ class TargetSelector(Struct, eq=False):
                 raise
             else:
                 self.attempt = attempt
-                self.served_by = attempt.target_state.name
+                self._served(attempt.target_state.name)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
                 self.upstream_seconds += attempt.upstream_seconds
@@ -130,6 +133,13 @@ class TargetSelector(Struct, eq=False):
             if self.spent():
                 break
         raise self._exhausted(target_states, list(failures.values()), hopeless=hopeless)
+
+    def _served(self, target: str) -> None:
+        """Note who answers."""
+        self.served_by = target
+        if len(self.candidates) > 1:
+            context = self.context
+            context.last_targets.note(affinity_key(self.request), target, context.clock())
 
     async def _raced(
         self,

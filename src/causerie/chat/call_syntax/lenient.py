@@ -26,11 +26,12 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HEAD = re.compile(
-    r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜])?(?:function|invoke|tool|call)\s*(?:=|\s+name\s*=)\s*"""
+    r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜][ ]?)?(?:function|invoke|tool|call)"""
+    r"""\s*(?:=|\s+name\s*=)\s*"""
     r"""["']?(?P<name>[\w.\-]+)["']?\s*(?P<ended>/?)>\s*""",
     re.VERBOSE,
 )
-_PREFIX = r"(?:[^\s<>=]{1,16}[:｜])?"  # of a tag: the name that a family gives its own
+_PREFIX = r"(?:[^\s<>=]{1,16}[:｜] ?)?"  # of a tag: the name that a family gives its own
 _OPENING = re.compile(
     rf"""<{_PREFIX}param(?:eter)?(?:=|\s{{1,9}}name\s?=\s?)["']?(?P<key>[^"'<>\s]+)["']?[^<>]*>"""
     r"""|<arg_key>(?P<before>[^<]*)</arg_key>\s*<arg_value>"""

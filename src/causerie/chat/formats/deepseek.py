@@ -1,4 +1,4 @@
-"""DeepSeek, from R1 to V4."""
+"""DeepSeek, from R1 to V4.1."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def marked_up(section: str, mark: str = "｜DSML｜") -> CallSection:
             Literal(f"</{mark}invoke>\n"),
         ),
         end=f"</{mark}{section}>",
+        triggers=(f"<{mark}{section}>",),
     )
 
 
@@ -112,7 +113,19 @@ DEEPSEEK_V4 = replace(
     calls=marked_up("tool_calls"),
 )
 
+# Its tags have a blank before their names.
+DEEPSEEK_V4_1 = replace(
+    DEEPSEEK_V4,
+    name="deepseek-v4.1",
+    detect=(("｜DSML｜", " calls>"),),
+    thinking=replace(
+        _SWITCH, effort="reasoning_effort", efforts=("low", "high", "xhigh", "max"), default="on"
+    ),
+    calls=marked_up("calls", "｜DSML｜ "),
+)
+
 FORMATS = (
+    DEEPSEEK_V4_1,
     DEEPSEEK_V3_2,
     DEEPSEEK_V4,
     DEEPSEEK_R1_SWITCHED,

@@ -210,6 +210,10 @@ class MessageHeader:
     """Marker before the name of a channel."""
     within: tuple[str, ...] = ()
     """Markers without meaning that a header may hold."""
+    reasoning_close: str = ""
+    """Another such marker, which says that the message is reasoning."""
+    call_close: str = ""
+    """Another one, for a call: its header is the name of a function, which may be missing."""
     functions: str = ""
     """Text before the name of a function that is the recipient, which may be missing."""
     reasoning: tuple[str, ...] = ()
@@ -220,8 +224,15 @@ class MessageHeader:
     """Text of a message to a function."""
 
     @property
+    def closes(self) -> tuple[str, ...]:
+        """Return all markers between a header and the text of its message."""
+        return tuple(filter(None, (self.close, self.reasoning_close, self.call_close)))
+
+    @property
     def recipients(self) -> tuple[str, ...]:
         """Return texts that begin a header where its first marker is missing or came already."""
+        if self.call_close:
+            return ()
         return (_TO, _TO + self.functions) if self.functions else (_TO,)
 
 

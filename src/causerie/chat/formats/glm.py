@@ -82,4 +82,18 @@ LING_3 = replace(
     ),
 )
 
-FORMATS = (LING_3, SPARK_2_5, LAGUNA_S, LAGUNA, GLM_4_7, GLM_4_5)
+IQUEST_Q1 = replace(
+    GLM_4_7,
+    name="iquest-q1",
+    detect=(("<iquest_tool_call>",),),
+    calls=replace(
+        _DENSE_CALLS,
+        call=(
+            Literal("<iquest_tool_call>"),
+            *_DENSE_CALLS.call[1:-1],
+            Literal("</iquest_tool_call>"),
+        ),
+    ),
+)
+
+FORMATS = (IQUEST_Q1, LING_3, SPARK_2_5, LAGUNA_S, LAGUNA, GLM_4_7, GLM_4_5)

@@ -50,6 +50,42 @@ HUNYUAN_3 = ModelFormat(
     ),
 )
 
+# The same markers with another suffix, and none behind the name of the function.
+_SUFFIX_4 = ":6124c78e"
+HUNYUAN_4 = ModelFormat(
+    "hunyuan-4",
+    detect=((_SUFFIX_4,),),
+    reasoning=Reasoning(
+        f"<think{_SUFFIX_4}>",
+        f"</think{_SUFFIX_4}>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "no_think"},
+        effort="reasoning_effort",
+        efforts=("low", "high"),
+    ),
+    calls=CallSection(
+        begin=f"<tool_calls{_SUFFIX_4}>\n",
+        call=(
+            Literal(f"<tool_call{_SUFFIX_4}>"),
+            Name(),
+            Literal("\n"),
+            ParameterList(
+                before=f"<arg_key{_SUFFIX_4}>",
+                between=f"</arg_key{_SUFFIX_4}>\n<arg_value{_SUFFIX_4}>",
+                after=f"</arg_value{_SUFFIX_4}>\n",
+            ),
+            Literal(f"</tool_call{_SUFFIX_4}>\n"),
+        ),
+        end=f"</tool_calls{_SUFFIX_4}>",
+        triggers=(f"<tool_calls{_SUFFIX_4}>",),
+    ),
+)
+
 HUNYUAN_A13B = ModelFormat(
     "hunyuan-a13b",
     detect=(("<|extra_0|>", "<answer>"),),
@@ -67,4 +103,4 @@ HUNYUAN_A13B = ModelFormat(
     answer_space="\n",
 )
 
-FORMATS = (HUNYUAN_3, HUNYUAN_A13B)
+FORMATS = (HUNYUAN_4, HUNYUAN_3, HUNYUAN_A13B)

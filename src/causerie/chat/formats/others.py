@@ -288,7 +288,36 @@ PHI_4_MINI = ModelFormat(
     native_tools=False,
 )
 
+PLAMO_3 = ModelFormat(
+    "plamo-3",
+    detect=(("plamo:begin_tool",), ("plamo:begin_", "tool_requests")),
+    reasoning=Reasoning(
+        "<|plamo:begin_think:plamo|>",
+        "<|plamo:end_think:plamo|>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ON_BY_DEFAULT,
+    calls=CallSection(
+        begin="<|plamo:begin_tool_requests:plamo|>",
+        call=(
+            Literal("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>"),
+            Name(),
+            Literal(
+                "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+                "<|plamo:constrain|>json<|plamo:msg|>",
+                ("<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>",),
+            ),
+            JsonArguments(),
+            Literal("<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
+        ),
+        end="<|plamo:end_tool_requests:plamo|>",
+    ),
+)
+
 FORMATS = (
+    PLAMO_3,
     SEED_OSS,
     APERTUS,
     APRIEL,

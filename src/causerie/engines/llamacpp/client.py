@@ -24,6 +24,7 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.llamacpp.prompt_store import LEAST_TOKENS
 from causerie.engines.llamacpp.slots import Slot, Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.sampling import engine_fields, neutral_values
@@ -115,9 +116,13 @@ class LlamaCppClient:
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion once the engine has started it; free its slot on leaving.
 
+        What the prompt shares with other conversations is read first where the slot lacks it: the
+        engine keeps the state at which it ends, and can go back to it.
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
         async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
+            if request.shared >= slot.read + LEAST_TOKENS:
+                await self._read_ahead(request, partial, pulse or Pulse(), slot)
             body = completion_body(request, slot.id)
             response = await self._wire.send("POST", "/completion", body)
             try:
@@ -128,6 +133,25 @@ class LlamaCppClient:
                     yield outputs
             finally:
                 response.close()  # the engine sees its client gone, also in the middle
+
+    async def _read_ahead(
+        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+    ) -> None:
+        """Have the engine read what a prompt shares, and generate nothing."""
+        count = request.shared
+        first = TextRequest(request.prompt[:count], max_tokens=0)
+        response = await self._wire.send("POST", "/completion", completion_body(first, slot.id))
+        found = 0
+        try:
+            if response.status != 200:
+                raise _refusal(response.status, await whole(response))
+            async with aclosing(_outputs(response, partial, None, pulse, slot)) as outputs:
+                async for output in outputs:
+                    if isinstance(output, Stopped):
+                        found = output.cached_tokens
+        finally:
+            response.close()
+        slot.read_ahead(count, found)
 
     async def sample(self, request: TextRequest) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
@@ -166,7 +190,7 @@ async def _outputs(
                 if item.prompt_progress is not None:
                     slot.read = item.prompt_progress.processed
                     if cached is None:
-                        cached = item.prompt_progress.cache
+                        cached = max(item.prompt_progress.cache - slot.ahead, 0)
                         yield Started(cached)
                     continue
                 for token in _tokens(item, made, partial, logprobs or 0):

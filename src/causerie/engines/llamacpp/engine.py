@@ -119,6 +119,8 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
     def _run(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        if self._header.cuts_back:
+            request = replace(request, shared=0)
         return client.complete(request, self._partial, self._pulse)
 
     async def _sample(

@@ -51,6 +51,8 @@ class Slot:
     """The engine has completed the request, and computes no more for it."""
     read: int = 0
     """Tokens of the prompt that the engine has read."""
+    ahead: int = 0
+    """Tokens of them that were computed ahead of the request, and so are new in it."""
     made: list[int] = field(default_factory=list)
     """Tokens that the engine has generated."""
 
@@ -60,7 +62,11 @@ class Slot:
 
     def begin(self, shared: int) -> None:
         """Begin a request of whose prompt it holds ``shared`` tokens."""
-        self.read, self.made = shared, []
+        self.read, self.ahead, self.made = shared, 0, []
+
+    def read_ahead(self, count: int, found: int) -> None:
+        """Note that the first ``count`` tokens were read, of which it had ``found``."""
+        self.read, self.ahead, self.made = count, count - found, []
 
     def leave(self, prompt: bytes, used: int) -> None:
         """End a request; the last token that was generated has not been computed."""

@@ -27,6 +27,7 @@ _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
 _END_KEYS = ("eos", "eot", "eom")
 _NAME_KEYS = ("name", "basename", "base_model.0.name")  # the most telling first
 _SAMPLING = "general.sampling."
+_FORGETTING = ("attention.sliding_window", "ssm.state_size", "shortconv.l_cache", "wkv.head_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Header:
     """Recommended sampling, by the keys of the file."""
     file_type: int | None = None
     """Number of the quantization that most tensors have."""
+    cuts_back: bool = True
+    """Whether the state of a prompt can be cut back to any of its tokens.
+
+    A sliding window and recurrent layers forget what stood before.
+    """
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -88,6 +94,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
     )
     per_head = width // heads if heads else 0
     latent = number("attention.kv_lora_rank")
+    kv_heads = _kv_heads(data, arch, blocks, heads)
     return Header(
         path=path,
         file_size=sum(part.stat().st_size for part in parts(path) if part.exists()),
@@ -95,7 +102,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
         context_length=number("context_length"),
         block_count=blocks,
         embedding_length=width,
-        head_count_kv=_kv_heads(data, arch, blocks, heads),
+        head_count_kv=kv_heads,
         key_length=number("attention.key_length") or per_head,
         value_length=number("attention.value_length") or per_head,
         latent_length=latent + number("rope.dimension_count") if latent else 0,
@@ -104,6 +111,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
         names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
         sampling=data.numbers_below(_SAMPLING),
         file_type=data.integer("general.file_type"),
+        cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
     )
 
 
