@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ CONTEXT = 4096
 MAX_TOKENS = 384
 FORM_TOKENS = 256
 READY_SECONDS = 600.0  # on a machine that others use too
+SIDES = ["service", "engine"]
 GROUPS = [*bfcl.CATEGORIES, "forced", "forms", "langchain"]
 
 
@@ -59,18 +61,24 @@ def main() -> None:
         parallel = 1
         threads = {options.threads}
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), config, environment=AS_USERS, ready_seconds=READY_SECONDS) as service,
-        bare_engine(options.weights, CONTEXT, options.threads) as bare,
-    ):
-        print(f"{options.weights.name}\n{'':34}{'service':>10}{'engine':>10}{'cases':>8}")
-        asked = Asked({"service": service.root, "engine": bare}, options.replies)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        roots = {}
+        if "service" in options.sides:
+            service = serving(folder, config, environment=AS_USERS, ready_seconds=READY_SECONDS)
+            roots["service"] = stack.enter_context(service).root
+        if "engine" in options.sides:
+            bare = bare_engine(options.weights, CONTEXT, options.threads)
+            roots["engine"] = stack.enter_context(bare)
+        heads = "".join(f"{side:>10}" for side in roots)
+        print(f"{options.weights.name}\n{'':34}{heads}{'cases':>8}")
+        asked = Asked(roots, options.replies)
         for name, tasks in _groups(options):
             report(name, list(tasks), asked, verbose=options.verbose)
         if "langchain" in options.only:
-            report_langchain(service.root, bare, options)
-        print("\n".join(delivered_calls(service.root)) or "no calls were delivered")
+            report_langchain(roots, options)
+        if "service" in roots:
+            print("\n".join(delivered_calls(roots["service"])) or "no calls were delivered")
 
 
 def report(name: str, tasks: Sequence[Task], asked: Asked, *, verbose: bool) -> None:
@@ -94,15 +102,15 @@ def report(name: str, tasks: Sequence[Task], asked: Asked, *, verbose: bool) -> 
         print(f"{name + ', ' + label:34}{figures}{len(tasks):>8}", flush=True)
 
 
-def report_langchain(ours: str, bare: str, options: argparse.Namespace) -> None:
-    """Run LangChain's tests at both sides; print how many passed."""
+def report_langchain(roots: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Run LangChain's tests at each side; print how many passed."""
     python = langchain.environment(options.data)
-    found = [langchain.run(python, root) for root in (ours, bare)]
-    for side, outcome in zip(("service", "engine"), found, strict=True):
+    found = {side: langchain.run(python, root) for side, root in roots.items()}
+    for side, outcome in found.items():
         if options.verbose:
             print(f"    {side} lost {', '.join(outcome.lost) or 'none'}", file=sys.stderr)
-    figures = "".join(f"{outcome.passed:>10}" for outcome in found)
-    cases = max(outcome.passed + len(outcome.lost) for outcome in found)
+    figures = "".join(f"{outcome.passed:>10}" for outcome in found.values())
+    cases = max(outcome.passed + len(outcome.lost) for outcome in found.values())
     print(f"{'langchain, passed':34}{figures}{cases:>8}", flush=True)
 
 
@@ -213,6 +221,9 @@ def _options() -> argparse.Namespace:
         type=Path,
         default=Path.home() / ".cache" / "causerie" / "bench",
         help="folder of the leaderboard's package; it is downloaded if it is not there",
+    )
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=SIDES, metavar="SIDE", help=", ".join(SIDES)
     )
     parser.add_argument("--threads", type=int, default=2, help="of each engine")
     parser.add_argument("--replies", type=Path, help="file of JSON lines, one for each reply")
