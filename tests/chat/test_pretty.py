@@ -109,6 +109,12 @@ SCHEMAS: dict[str, Schema] = {
         "oneOf": [of(kind={"const": "a"}, x={"type": "null"}), of(kind={"const": "b"})],
     },
     "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "names": {
+        "type": "object",
+        "patternProperties": {"^[ab]": {"type": "integer"}},
+        "additionalProperties": False,
+        "minProperties": 1,
+    },
     "tuple": {"type": "array", "prefixItems": [{"const": 1}, {"type": "string"}], "items": False},
     "counts": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
     "references": {
@@ -185,7 +191,8 @@ def valid(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[object]:
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         return st.lists(valid(schema["items"], root, depth), max_size=4)
     if schema.get("type") == "object" and "additionalProperties" in schema:
-        return st.dictionaries(st.sampled_from(["a", "k l", 'ü"']), st.integers(-3, 3), max_size=3)
+        names = ["a", 'b"', "aü"] if "patternProperties" in schema else ["a", "k l", 'ü"']
+        return st.dictionaries(st.sampled_from(names), st.integers(-3, 3), max_size=3)
     return st.sampled_from(VALUES)
 
 
@@ -203,6 +210,15 @@ _ABSENT = object()
 
 def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.one_of(st.just(_ABSENT), strategy)
+
+
+@pytest.mark.parametrize("name", ["^a", "a$", "a"])
+async def test_names_that_a_pattern_excludes_are_not_written(name: str) -> None:
+    others = {"type": "object", "additionalProperties": {"type": "integer"}}
+    grammar = await grammar_of(JsonSchema({**others, "patternProperties": {name: False}}))
+    assert admits(grammar, '{"b":1}') or admits(grammar, '{"b": 1}')
+    assert not admits(grammar, '{"a": 1}')
+    assert not admits(grammar, '{"a":1}')
 
 
 async def test_any_object_has_white_space_too() -> None:
