@@ -212,6 +212,27 @@ def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.one_of(st.just(_ABSENT), strategy)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "written"),
+    [
+        ({"minLength": 1}, {"maxLength": 0}, '"a"'),
+        ({"minItems": 3}, {"maxItems": 2}, "[1, 2, 3]"),
+        ({"minimum": 2}, {"maximum": 1}, "2"),
+    ],
+)
+async def test_a_part_whose_bounds_contradict_each_other_is_left_out(
+    low: Schema, high: Schema, written: str
+) -> None:
+    kind = {'"': "string", "[": "array"}.get(written[0], "integer")
+    never = {"allOf": [{"type": kind, **low}, high]}
+    schema = {**of(a={"anyOf": [never, {"type": "null"}]}, b=never), "required": ["a"]}
+    grammar = await grammar_of(JsonSchema(schema))
+    assert "answer_" in grammar
+    assert admits(grammar, '{"a": null}')
+    assert not admits(grammar, f'{{"a": {written}}}')
+    assert not admits(grammar, f'{{"a": null, "b": {written}}}')
+
+
 @pytest.mark.parametrize("name", ["^a", "a$", "a"])
 async def test_names_that_a_pattern_excludes_are_not_written(name: str) -> None:
     others = {"type": "object", "additionalProperties": {"type": "integer"}}

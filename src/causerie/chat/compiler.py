@@ -213,6 +213,8 @@ class _Worker(WorkerProcess):
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self.ask(json.dumps({"load": path}).encode())
-        except (TimeoutError, Died):
+        except TimeoutError:
+            raise _busy() from None
+        except Died:
             raise InternalError("The grammar compiler does not start.") from None
         self._loaded[path] = vocabulary.words
