@@ -212,6 +212,19 @@ def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.one_of(st.just(_ABSENT), strategy)
 
 
+@pytest.mark.parametrize("space", [WhiteSpace.FIXED, WhiteSpace.PRETTY])
+async def test_options_that_overlap_leave_room_for_a_schema_that_holds_too(
+    space: WhiteSpace,
+) -> None:
+    number = {"type": "integer"}
+    options = [of(a=number), of(a={"type": ["integer", "null"]}, b=number)]
+    plan = await planned(JsonSchema({"allOf": [{"oneOf": options}, of(c=number)]}), space)
+    grammar = compose(_FORM, {}, reasoning="none", calls=None, answer=plan)
+    assert grammar is not None
+    assert admits(grammar, '{"a": 1, "c": 2}')
+    assert not admits(grammar, '{"a": 1}')
+
+
 @pytest.mark.parametrize(
     ("low", "high", "written"),
     [
