@@ -4,7 +4,9 @@ Each case is asked at temperature 0 of one side, then of the other. Tool calls: 
 cases of the Berkeley Function Calling Leaderboard with `tool_choice: auto`. Forced calls: the same
 functions with `tool_choice: required`. Forms: answers in a JSON Schema, which are to end by
 themselves. LangChain: its standard tests of chat models. Printed are right (or valid) replies, or
-passed tests, of all, for both sides.
+passed tests, of all, for both sides; then the calls that the service delivered, by their error
+class. With ``--replies FILE`` every reply is a line there, and a run that was interrupted goes on
+behind the lines that FILE has.
 
 make bench BENCH=bench/quality.py ARGS="--weights MODEL.gguf"
 """
@@ -19,6 +21,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,14 @@ from typing import Any
 import jsonschema
 from quality import bfcl, langchain
 from quality.forms import FORMS
-from quality.sides import Reply, ask, bare_engine
+from quality.sides import Asked, Reply, bare_engine, delivered_calls
 from service import AS_USERS, serving
 
 CONTEXT = 4096
-MAX_TOKENS = 512
+MAX_TOKENS = 384
 FORM_TOKENS = 256
+READY_SECONDS = 600.0  # on a machine that others use too
+SIDES = ["service", "engine"]
 GROUPS = [*bfcl.CATEGORIES, "forced", "forms", "langchain"]
 
 
@@ -54,28 +59,37 @@ def main() -> None:
         [models.llamacpp]
         context = {CONTEXT}
         parallel = 1
+        threads = {options.threads}
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), config, environment=AS_USERS) as service,
-        bare_engine(options.weights, CONTEXT) as bare,
-    ):
-        print(f"{options.weights.name}\n{'':34}{'service':>10}{'engine':>10}{'cases':>8}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        roots = {}
+        if "service" in options.sides:
+            service = serving(folder, config, environment=AS_USERS, ready_seconds=READY_SECONDS)
+            roots["service"] = stack.enter_context(service).root
+        if "engine" in options.sides:
+            bare = bare_engine(options.weights, CONTEXT, options.threads)
+            roots["engine"] = stack.enter_context(bare)
+        heads = "".join(f"{side:>10}" for side in roots)
+        print(f"{options.weights.name}\n{'':34}{heads}{'cases':>8}")
+        asked = Asked(roots, options.replies)
         for name, tasks in _groups(options):
-            report(name, list(tasks), service.root, bare, verbose=options.verbose)
+            report(name, list(tasks), asked, verbose=options.verbose)
         if "langchain" in options.only:
-            report_langchain(service.root, bare, options)
+            report_langchain(roots, options)
+        if "service" in roots:
+            print("\n".join(delivered_calls(roots["service"])) or "no calls were delivered")
 
 
-def report(name: str, tasks: Sequence[Task], ours: str, bare: str, *, verbose: bool) -> None:
+def report(name: str, tasks: Sequence[Task], asked: Asked, *, verbose: bool) -> None:
     """Ask all tasks of both sides; print a line for each judgement."""
-    good: dict[str, Counter[str]] = {"service": Counter(), "engine": Counter()}
+    good: dict[str, Counter[str]] = {side: Counter() for side in asked.roots}
     labels: list[str] = []
     for number, task in enumerate(tasks):
         if sys.stderr.isatty():
             print(f"\r{name} {number + 1} of {len(tasks)} ", end="", file=sys.stderr)
-        for side, root in (("service", ours), ("engine", bare)):
-            reply = ask(root, task.body)
+        for side in good:
+            reply = asked.reply(side, f"{name} {task.id}", task.body)
             judged = task.judge(reply)
             labels = list(judged)
             good[side].update(label for label, right in judged.items() if right)
@@ -88,15 +102,15 @@ def report(name: str, tasks: Sequence[Task], ours: str, bare: str, *, verbose: b
         print(f"{name + ', ' + label:34}{figures}{len(tasks):>8}", flush=True)
 
 
-def report_langchain(ours: str, bare: str, options: argparse.Namespace) -> None:
-    """Run LangChain's tests at both sides; print how many passed."""
+def report_langchain(roots: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Run LangChain's tests at each side; print how many passed."""
     python = langchain.environment(options.data)
-    found = [langchain.run(python, root) for root in (ours, bare)]
-    for side, outcome in zip(("service", "engine"), found, strict=True):
+    found = {side: langchain.run(python, root) for side, root in roots.items()}
+    for side, outcome in found.items():
         if options.verbose:
             print(f"    {side} lost {', '.join(outcome.lost) or 'none'}", file=sys.stderr)
-    figures = "".join(f"{outcome.passed:>10}" for outcome in found)
-    cases = max(outcome.passed + len(outcome.lost) for outcome in found)
+    figures = "".join(f"{outcome.passed:>10}" for outcome in found.values())
+    cases = max(outcome.passed + len(outcome.lost) for outcome in found.values())
     print(f"{'langchain, passed':34}{figures}{cases:>8}", flush=True)
 
 
@@ -208,6 +222,11 @@ def _options() -> argparse.Namespace:
         default=Path.home() / ".cache" / "causerie" / "bench",
         help="folder of the leaderboard's package; it is downloaded if it is not there",
     )
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=SIDES, metavar="SIDE", help=", ".join(SIDES)
+    )
+    parser.add_argument("--threads", type=int, default=2, help="of each engine")
+    parser.add_argument("--replies", type=Path, help="file of JSON lines, one for each reply")
     parser.add_argument("--verbose", action="store_true", help="show every reply that is not right")
     options = parser.parse_args()
     if options.weights is None:

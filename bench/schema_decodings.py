@@ -1,10 +1,11 @@
 """Real decodings of the schemas of a folder: how many answers are valid, cut, or refused.
 
-python bench/schema_decodings.py --corpus FOLDER --model model.gguf --results FILE [--sample 500]
+python bench/schema_decodings.py --corpus FOLDER --results FILE [--model model.gguf] [--sample 500]
 
 Asks the model for one document by each schema and adds a line of JSON to FILE for each, as soon
-as it is known. A run that was interrupted goes on behind the lines that FILE has. Answers are
-read by the check of this project and, where ``jsonschema`` is installed, by that too.
+as it is known. Without a model documents are written at random under the grammar. A run that was
+interrupted goes on behind the lines that FILE has. Answers are read by the check of this project
+and, where ``jsonschema`` is installed, by that too.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from schemas import READER, Case, cases
+from random_writer import RandomWriter
+from schemas import PATIENCE, READER, Case, cases
 
 from causerie.chat.chat import TextChat
 from causerie.chat.compiler import Compiler
@@ -35,7 +37,7 @@ from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message
 
 _PROMPT = "Write one JSON document by this schema: "
-_SHOWN = 2_000  # characters of a schema
+_SHOWN = 1_000  # characters of a schema
 _KINDS = ("valid", "cut", "refused", "failed", "invalid")
 
 
@@ -94,28 +96,45 @@ def known(results: Path) -> dict[str, dict[str, Any]]:
 
 
 async def decode(
-    engine: TextEngine, found: Sequence[Case], results: Path, limit: int
+    engine: TextEngine, found: Sequence[Case], results: Path, limit: int, at_once: int = 1
 ) -> Counter[str]:
     """Decode what ``results`` lacks, and return the counts of all."""
     done = known(results)
     counts = Counter(done[case.name]["kind"] for case in found if case.name in done)
-    compiler = Compiler(reader=READER)
+    left = iter([case for case in found if case.name not in done])
+    compiler = Compiler(reader=READER, patience=PATIENCE)
     chat = TextChat(engine, compiler)
+
+    async def decode_left(out: TextIO) -> None:
+        for case in left:
+            begin = time.perf_counter()
+            outcome = await decoded(chat, case, limit)
+            seconds = round(time.perf_counter() - begin, 2)
+            out.write(json.dumps({"name": case.name, **outcome, "seconds": seconds}) + "\n")
+            out.flush()
+            counts[outcome["kind"]] += 1
+            print(f"{counts.total()} of {len(found)}: {case.name} {outcome['kind']}", flush=True)
+
     try:
         with results.open("a") as out:
-            for case in (case for case in found if case.name not in done):
-                begin = time.perf_counter()
-                outcome = await decoded(chat, case, limit)
-                seconds = round(time.perf_counter() - begin, 2)
-                out.write(json.dumps({"name": case.name, **outcome, "seconds": seconds}) + "\n")
-                out.flush()
-                counts[outcome["kind"]] += 1
-                print(
-                    f"{counts.total()} of {len(found)}: {case.name} {outcome['kind']}", flush=True
-                )
+            async with asyncio.TaskGroup() as group:
+                for _ in range(at_once):
+                    group.create_task(decode_left(out))
     finally:
         await compiler.stop()
     return counts
+
+
+def _engine(arguments: argparse.Namespace) -> LlamaCppEngine | RandomWriter:
+    if arguments.model is None:
+        return RandomWriter("m", dice=random.Random(arguments.seed))
+    options = LlamaCppOptions(
+        context=4096,
+        parallel=arguments.at_once,
+        threads=arguments.threads,
+        cache=arguments.results.resolve().parent,
+    )
+    return LlamaCppEngine("m", arguments.model, options)
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -123,11 +142,11 @@ async def run(arguments: argparse.Namespace) -> None:
     found = list(cases(arguments.corpus))
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
-    options = LlamaCppOptions(context=4096, parallel=1, threads=arguments.threads)
-    engine = LlamaCppEngine("m", arguments.model, options)
+    engine = _engine(arguments)
     await engine.start()
     try:
-        counts = await decode(engine, found, arguments.results, arguments.max_tokens)
+        limit, at_once = arguments.max_tokens, arguments.at_once
+        counts = await decode(engine, found, arguments.results, limit, at_once)
     finally:
         await engine.stop()
     for kind in _KINDS:
@@ -138,11 +157,13 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--corpus", type=Path, required=True, help="folder with schemas")
-    parser.add_argument("--model", type=Path, required=True, help="GGUF file")
+    parser.add_argument("--model", type=Path, help="GGUF file")
+    parser.add_argument("--seed", type=int, default=0, help="of documents written at random")
     parser.add_argument("--results", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--sample", type=int, help="so many of the schemas, chosen at random")
     parser.add_argument("--max-tokens", type=int, default=512, help="of each document")
     parser.add_argument("--threads", type=int, default=2, help="of the engine")
+    parser.add_argument("--at-once", type=int, default=1, help="documents decoded together")
     asyncio.run(run(parser.parse_args()))
 
 

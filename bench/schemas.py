@@ -45,6 +45,7 @@ _CLASSES = {
     "names a document that was not given": re.compile("names a document that is not in the schema"),
     "other": re.compile(""),
 }
+PATIENCE = 120.0  # seconds, on a machine that others use too
 _NUMBERS = re.compile(r"[0-9]+|'[^']*'|#\S*")
 
 
@@ -142,7 +143,7 @@ async def run(arguments: argparse.Namespace) -> None:
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
     all_ = Findings()
-    compiler = Compiler(reader=READER)
+    compiler = Compiler(reader=READER, patience=PATIENCE)
     try:
         for case in found:
             await measured(case, compiler, arguments.vocabulary, all_)

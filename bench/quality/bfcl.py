@@ -2,7 +2,8 @@
 
 The data is in the Python package ``bfcl-eval``, of which only the data is used. A case is right if
 the function is the expected one, every required argument is there, and every argument has one of
-the values that its answer lists; a case of ``irrelevance`` is right without a call.
+the values that its answer lists. A case of ``irrelevance`` is right without a call, and one of
+``relevance`` with any. ``live`` cases are what people asked, the others were written for the test.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "bfcl-eval==2026.3.23"
-CATEGORIES = ("simple_python", "multiple", "parallel", "irrelevance")
+CATEGORIES = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+    "live_irrelevance",
+    "live_relevance",
+)
 
 _FOLDER = "bfcl_eval/data"
 _TYPES = {"dict": "object", "float": "number", "tuple": "array"}
@@ -30,12 +43,15 @@ Call = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question, its ``tools``, and the expected calls with the values each argument may have."""
+    """A question, its ``tools``, and the expected calls with the values each argument may have.
+
+    Without ``expected`` any call is right.
+    """
 
     id: str
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
-    expected: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]
+    expected: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] | None
 
 
 def fetch(folder: Path) -> Path:
@@ -54,15 +70,19 @@ def cases(wheel: Path, category: str, count: int) -> list[Case]:
     name = f"BFCL_v4_{category}.json"
     with zipfile.ZipFile(wheel) as package:
         questions = _lines(package.read(f"{_FOLDER}/{name}"))[:count]
-        answers: dict[str, Any] = {}
-        if category != "irrelevance":
-            listed = _lines(package.read(f"{_FOLDER}/possible_answer/{name}"))
-            answers = {one["id"]: one["ground_truth"] for one in listed}
-    return [_case(one, answers.get(one["id"], [])) for one in questions]
+        if category.endswith("irrelevance"):
+            return [_case(one, []) for one in questions]
+        if category.endswith("relevance"):
+            return [_case(one, None) for one in questions]
+        listed = _lines(package.read(f"{_FOLDER}/possible_answer/{name}"))
+    answers = {one["id"]: one["ground_truth"] for one in listed}
+    return [_case(one, answers[one["id"]]) for one in questions]
 
 
 def is_right(case: Case, calls: Sequence[Call]) -> bool:
     """Return whether these calls are the expected ones, in any order."""
+    if case.expected is None:
+        return bool(calls)
     left = list(calls)
     if len(left) != len(case.expected):
         return False
@@ -74,8 +94,8 @@ def is_right(case: Case, calls: Sequence[Call]) -> bool:
     return True
 
 
-def _case(question: Mapping[str, Any], truth: Sequence[Mapping[str, Any]]) -> Case:
-    expected = [(_name(name), values) for one in truth for name, values in one.items()]
+def _case(question: Mapping[str, Any], truth: Sequence[Mapping[str, Any]] | None) -> Case:
+    expected = truth and [(_name(name), values) for one in truth for name, values in one.items()]
     return Case(question["id"], question["question"][0], _tools(question["function"]), expected)
 
 

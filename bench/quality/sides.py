@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ _ENGINE = """
 import sys, time, xllamacpp
 p = xllamacpp.CommonParams()
 p.model.path, p.n_ctx, p.n_parallel = sys.argv[1], int(sys.argv[3]), 1
+p.cpuparams.n_threads = p.cpuparams_batch.n_threads = int(sys.argv[4])
 p.hostnames, p.port, p.use_jinja = ["127.0.0.1"], int(sys.argv[2]), True
 s = xllamacpp.Server(p)
 time.sleep(86400)
@@ -57,11 +58,44 @@ def ask(root: str, body: Mapping[str, Any]) -> Reply:
     return Reply(message.get("content") or "", calls, choice["finish_reason"])
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Asks the sides, by their names and addresses, and remembers the replies in a file."""
+
+    roots: Mapping[str, str]
+    file: Path | None = None
+    known: dict[str, Reply] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.file.exists():
+            for line in map(json.loads, self.file.read_text().splitlines()):
+                key = line.pop("key")
+                self.known[key] = Reply(**line)
+
+    def reply(self, side: str, task: str, body: Mapping[str, Any]) -> Reply:
+        """Return a side's reply to a task: the one of the file, if it is there."""
+        key = f"{side} {task}"
+        if key not in self.known:
+            self.known[key] = reply = ask(self.roots[side], body)
+            if self.file is not None:
+                with self.file.open("a") as out:
+                    out.write(json.dumps({"key": key, **asdict(reply)}) + "\n")
+        return self.known[key]
+
+
+def delivered_calls(root: str) -> list[str]:
+    """Return the lines of the service's metrics that count delivered calls by error class."""
+    with urllib.request.urlopen(f"{root}/metrics", timeout=_SECONDS) as response:
+        lines = response.read().decode().splitlines()
+    return [line for line in lines if line.startswith("causerie_tool_calls_total{")]
+
+
 @contextmanager
-def bare_engine(weights: Path, context: int) -> Iterator[str]:
+def bare_engine(weights: Path, context: int, threads: int) -> Iterator[str]:
     """Start the engine's own server with the model's template; yield its address."""
     port = free_port()
-    command = [sys.executable, "-c", _ENGINE, str(weights), str(port), str(context)]
+    numbers = map(str, (port, context, threads))
+    command = [sys.executable, "-c", _ENGINE, str(weights), *numbers]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     root = f"http://127.0.0.1:{port}"
     try:
@@ -73,7 +107,7 @@ def bare_engine(weights: Path, context: int) -> Iterator[str]:
 
 
 def _await_ready(root: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(f"{root}/health", timeout=5):

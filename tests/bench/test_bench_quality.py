@@ -114,3 +114,38 @@ def test_there_are_as_many_calls_as_expected(bfcl: Any, case: Any) -> None:
     assert bfcl.is_right(case, [call])
     assert not bfcl.is_right(case, [])
     assert not bfcl.is_right(case, [call, call])
+
+
+@pytest.mark.parametrize(
+    ("category", "without", "with_one"),
+    [("live_relevance", False, True), ("irrelevance", True, False)],
+)
+def test_relevance_is_whether_there_is_a_call(
+    bfcl: Any, tmp_path: Path, category: str, without: bool, with_one: bool
+) -> None:
+    wheel = tmp_path / "bfcl_eval-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as package:
+        package.writestr(f"{FOLDER}/BFCL_v4_{category}.json", json.dumps(QUESTION))
+    (case,) = bfcl.cases(wheel, category, 5)
+    assert bfcl.is_right(case, []) is without
+    assert bfcl.is_right(case, [("trains_book", GOOD)]) is with_one
+
+
+def test_a_reply_that_is_known_is_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    sides = import_module("quality.sides")
+    asked = []
+
+    def ask(root: str, body: Any) -> Any:
+        asked.append(root)
+        return sides.Reply("Oslo", [("f", "{}")], "stop")
+
+    monkeypatch.setattr(sides, "ask", ask)
+    file = tmp_path / "replies.jsonl"
+    first = sides.Asked({"service": "http://a"}, file).reply("service", "group 1", {})
+    again = sides.Asked({"service": "http://a"}, file).reply("service", "group 1", {})
+    assert asked == ["http://a"]
+    assert again == sides.Reply("Oslo", [["f", "{}"]], "stop")
+    assert first.content == again.content

@@ -55,3 +55,10 @@ async def test_the_other_implementation_is_asked_too(bench: Any) -> None:
     case = bench.Case("n", {"type": "integer"})
     assert "jsonschema" in bench._other(case, '"a"')
     assert bench._other(case, "1") is None
+
+
+async def test_documents_are_written_at_random(bench: Any, tmp_path: Path) -> None:
+    found = corpus(bench, tmp_path)
+    writer, results = bench.RandomWriter("m"), tmp_path / "results.jsonl"
+    counts = await bench.decode(writer, found, results, 1000, at_once=2)
+    assert counts == {"valid": 2, "refused": 1, "failed": 1}

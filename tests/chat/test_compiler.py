@@ -19,6 +19,7 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.schema import prepare, regex
+from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InvalidRequest, Overloaded
 
 _FINE = '%llguidance {}\nstart: "a" %json ' + prepare({"type": "object"}, param="p").text
@@ -28,7 +29,7 @@ _SLOW = "%llguidance {}\nstart: %json " + json.dumps(_MULTIPLE)  # as no schema 
 
 @pytest.fixture
 async def compiler() -> AsyncIterator[Compiler]:
-    made = Compiler(deadline=1.0)
+    made = Compiler(limit=1.0, patience=60.0)
     try:
         yield made
     finally:
@@ -141,7 +142,7 @@ async def test_hostile_grammars_are_decided(compiler: Compiler, name: str) -> No
 
 
 async def test_others_go_on_while_one_is_slow() -> None:
-    compiler = Compiler(workers=2, deadline=60.0)
+    compiler = Compiler(workers=2, limit=60.0)
     try:
         slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
         for at in range(5):
@@ -155,7 +156,7 @@ async def test_others_go_on_while_one_is_slow() -> None:
 
 
 async def test_who_finds_no_worker_is_told_to_come_back() -> None:
-    compiler = Compiler(workers=1, deadline=60.0, patience=0.05)
+    compiler = Compiler(workers=1, limit=60.0, patience=0.05)
     try:
         await compiler.start()
         slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
@@ -165,6 +166,35 @@ async def test_who_finds_no_worker_is_told_to_come_back() -> None:
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow
+    finally:
+        await compiler.stop()
+
+
+@pytest.mark.skipif(not BOUNDS_WORK, reason="time that passes is counted there")
+async def test_a_worker_that_was_kept_from_working_has_its_time_left() -> None:
+    compiler = Compiler(workers=1, limit=0.3, patience=60.0)
+    try:
+        await compiler.start()
+        (worker,) = compiler.processes()
+        os.kill(worker, signal.SIGSTOP)
+        checked = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
+        await asyncio.wait([checked], timeout=0.4)
+        os.kill(worker, signal.SIGCONT)
+        await checked
+    finally:
+        await compiler.stop()
+
+
+@pytest.mark.skipif(not BOUNDS_WORK, reason="time that passes is counted there")
+async def test_no_verdict_is_remembered_of_a_worker_that_did_not_work() -> None:
+    compiler = Compiler(workers=1, limit=0.3, patience=0.01)
+    try:
+        await compiler.start()
+        (worker,) = compiler.processes()
+        os.kill(worker, signal.SIGSTOP)
+        with pytest.raises(Overloaded):
+            await compiler.check(_FINE, vocabulary=None, param="p")
+        assert not compiler.remembered()
     finally:
         await compiler.stop()
 

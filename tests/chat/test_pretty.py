@@ -109,6 +109,12 @@ SCHEMAS: dict[str, Schema] = {
         "oneOf": [of(kind={"const": "a"}, x={"type": "null"}), of(kind={"const": "b"})],
     },
     "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "names": {
+        "type": "object",
+        "patternProperties": {"^[ab]": {"type": "integer"}},
+        "additionalProperties": False,
+        "minProperties": 1,
+    },
     "tuple": {"type": "array", "prefixItems": [{"const": 1}, {"type": "string"}], "items": False},
     "counts": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
     "references": {
@@ -185,7 +191,8 @@ def valid(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[object]:
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         return st.lists(valid(schema["items"], root, depth), max_size=4)
     if schema.get("type") == "object" and "additionalProperties" in schema:
-        return st.dictionaries(st.sampled_from(["a", "k l", 'ü"']), st.integers(-3, 3), max_size=3)
+        names = ["a", 'b"', "aü"] if "patternProperties" in schema else ["a", "k l", 'ü"']
+        return st.dictionaries(st.sampled_from(names), st.integers(-3, 3), max_size=3)
     return st.sampled_from(VALUES)
 
 
@@ -203,6 +210,49 @@ _ABSENT = object()
 
 def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.one_of(st.just(_ABSENT), strategy)
+
+
+@pytest.mark.parametrize("space", [WhiteSpace.FIXED, WhiteSpace.PRETTY])
+async def test_options_that_overlap_leave_room_for_a_schema_that_holds_too(
+    space: WhiteSpace,
+) -> None:
+    number = {"type": "integer"}
+    options = [of(a=number), of(a={"type": ["integer", "null"]}, b=number)]
+    plan = await planned(JsonSchema({"allOf": [{"oneOf": options}, of(c=number)]}), space)
+    grammar = compose(_FORM, {}, reasoning="none", calls=None, answer=plan)
+    assert grammar is not None
+    assert admits(grammar, '{"a": 1, "c": 2}')
+    assert not admits(grammar, '{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "written"),
+    [
+        ({"minLength": 1}, {"maxLength": 0}, '"a"'),
+        ({"minItems": 3}, {"maxItems": 2}, "[1, 2, 3]"),
+        ({"minimum": 2}, {"maximum": 1}, "2"),
+    ],
+)
+async def test_a_part_whose_bounds_contradict_each_other_is_left_out(
+    low: Schema, high: Schema, written: str
+) -> None:
+    kind = {'"': "string", "[": "array"}.get(written[0], "integer")
+    never = {"allOf": [{"type": kind, **low}, high]}
+    schema = {**of(a={"anyOf": [never, {"type": "null"}]}, b=never), "required": ["a"]}
+    grammar = await grammar_of(JsonSchema(schema))
+    assert "answer_" in grammar
+    assert admits(grammar, '{"a": null}')
+    assert not admits(grammar, f'{{"a": {written}}}')
+    assert not admits(grammar, f'{{"a": null, "b": {written}}}')
+
+
+@pytest.mark.parametrize("name", ["^a", "a$", "a"])
+async def test_names_that_a_pattern_excludes_are_not_written(name: str) -> None:
+    others = {"type": "object", "additionalProperties": {"type": "integer"}}
+    grammar = await grammar_of(JsonSchema({**others, "patternProperties": {name: False}}))
+    assert admits(grammar, '{"b":1}') or admits(grammar, '{"b": 1}')
+    assert not admits(grammar, '{"a": 1}')
+    assert not admits(grammar, '{"a":1}')
 
 
 async def test_any_object_has_white_space_too() -> None:

@@ -2,8 +2,9 @@
 
 An engine that receives a grammar it cannot compile generates without one, and
 a grammar that compiles too slowly blocks all requests. So every grammar is
-compiled here first, in a process that is killed when it exceeds its time or
-memory limit. Verdicts are cached by the grammar's content.
+compiled here first, in a process that ends when it exceeds its limit of
+processor time or memory. Verdicts are cached by the grammar's content. A
+machine that is busy otherwise delays a verdict and never changes it.
 
 Knows the worker's requests; knows nothing about schemas or replies.
 """
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from causerie.chat.compiler_fault import TOO_COMPLEX
 from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.chat.worker import Died, WorkerProcess
+from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
@@ -47,14 +49,14 @@ class _Vocabulary(NamedTuple):
 
 
 class Compiler:
-    """Checks grammars in ``workers`` processes, each for at most ``deadline`` seconds.
+    """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
     ``reader`` names the function (``module:name``) that reads a vocabulary
     (:class:`causerie.chat.compiler_worker.Vocabulary`) from the path that the
     model's facts give; without one, or without a path, single bytes are the
     tokens. ``memory`` is a worker's address space in bytes, ``patience`` how
-    many seconds a check may wait for a worker, ``cache_bytes`` what verdicts
-    may take.
+    many seconds a check may wait for a worker, and then for its answer where
+    others have the processor, ``cache_bytes`` what verdicts may take.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class Compiler:
         *,
         reader: str = "",
         workers: int = 2,
-        deadline: float = 1.0,
+        limit: float = 1.0,
         patience: float = 5.0,
         memory: int = 2 << 30,
         cache_bytes: int = 4 << 20,
     ) -> None:
-        self._deadline = deadline
+        self._limit = limit
         self._patience = patience
         self._cache_bytes = cache_bytes
         self._verdicts: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
@@ -139,7 +141,7 @@ class Compiler:
             async with asyncio.timeout(self._patience):
                 worker = await self._free.get()
         except TimeoutError:
-            raise Overloaded("Too many grammars are being compiled; try again.") from None
+            raise _busy() from None
         try:
             verdict = await self._ask(worker, grammar, vocabulary)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
@@ -148,15 +150,20 @@ class Compiler:
         return verdict
 
     async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
+        request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self._limit}
+        asked = json.dumps(request).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
-                async with asyncio.timeout(self._deadline):
-                    request = {"grammar": grammar, "vocabulary": vocabulary.path}
-                    answer = json.loads(await worker.ask(json.dumps(request).encode()))
+                async with asyncio.timeout(self._limit + self._patience * BOUNDS_WORK):
+                    answer = json.loads(await worker.ask(asked))
             except TimeoutError:
+                if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
+                    raise _busy() from None
                 break
-            except Died:
+            except Died as died:
+                if died.worked:
+                    break
                 continue
             told = (answer.get(name) for name in ("reason", "pointer", "function"))
             return GrammarVerdict(*(str(each) if each is not None else None for each in told))
@@ -176,6 +183,10 @@ class _Turn:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
+
+
+def _busy() -> Overloaded:
+    return Overloaded("Too many grammars are being compiled; try again.")
 
 
 def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
@@ -202,6 +213,8 @@ class _Worker(WorkerProcess):
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self.ask(json.dumps({"load": path}).encode())
-        except (TimeoutError, Died):
+        except TimeoutError:
+            raise _busy() from None
+        except Died:
             raise InternalError("The grammar compiler does not start.") from None
         self._loaded[path] = vocabulary.words

@@ -60,7 +60,7 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
 
     Also the ``function`` whose parameters it is of, where its comment names one.
     """
-    until = time.monotonic() + _SEARCH_SECONDS
+    until = time.process_time() + _SEARCH_SECONDS
     for kind, text, at in lark.tokens(grammar):
         if kind != "directive" or text != "%json":
             continue
@@ -88,7 +88,7 @@ def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) 
     seen: set[str] = set()
     while True:
         for place, part in _parts(here, pointer, top, seen):
-            if time.monotonic() > until:
+            if time.process_time() > until:
                 return pointer, error
             found = fault(_alone(part, top)) if isinstance(part, Mapping) else None
             if found is not None:

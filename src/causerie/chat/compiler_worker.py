@@ -20,7 +20,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from causerie.chat import lark
 from causerie.chat.compiler_fault import reason, schema_fault
-from causerie.chat.worker_process import limit_memory, serve
+from causerie.chat.worker_process import limit_memory, limited_work, serve
 
 # Below llguidance's defaults, which the engines use: what passes here passes there.
 LIMITS = LLParserLimits(
@@ -101,7 +101,9 @@ class CompilerWorker:
         """Execute one request and return its answer, both in JSON."""
         asked = json.loads(request)
         if "load" not in asked:
-            return json.dumps(self.check(asked["grammar"], asked["vocabulary"])).encode()
+            with limited_work(asked["seconds"]):
+                verdict = self.check(asked["grammar"], asked["vocabulary"])
+            return json.dumps(verdict).encode()
         self.load(asked["load"])
         return b"{}"
 

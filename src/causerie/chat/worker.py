@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import suppress
 
-from causerie.chat.worker_process import FRAME
+from causerie.chat.worker_process import FRAME, ended_for_work
 
 # A worker has no use for the service's keys and passwords, nor has whoever breaks into it.
 _ENVIRONMENT = (
@@ -36,7 +36,11 @@ def _environment() -> dict[str, str]:
 
 
 class Died(Exception):
-    """The worker went away while it was asked something."""
+    """The worker went away while it was asked something; ``worked`` too long, or otherwise."""
+
+    def __init__(self, *, worked: bool = False) -> None:
+        super().__init__()
+        self.worked = worked
 
 
 class WorkerProcess:
@@ -83,7 +87,8 @@ class WorkerProcess:
             answered = True
             return answer
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise Died from None
+            await self.kill()
+            raise Died(worked=ended_for_work(process.returncode)) from None
         finally:
             if not answered:
                 await self.kill()

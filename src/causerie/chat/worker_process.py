@@ -8,11 +8,13 @@ input does, so the process never outlives the service.
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 if sys.platform != "win32":  # which has no such limits
@@ -22,6 +24,9 @@ FRAME = struct.Struct(">I")
 _LOOK_SECONDS = 0.02
 _TOO_MUCH = 70  # exit status
 
+BOUNDS_WORK = sys.platform != "win32"
+"""Whether this system ends a process for the processor time that it used."""
+
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
     """Answer until the input ends."""
@@ -30,6 +35,28 @@ def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes
         body = answer(requests.read(length))
         answers.write(FRAME.pack(len(body)) + body)
         answers.flush()
+
+
+@contextmanager
+def limited_work(seconds: float) -> Iterator[None]:
+    """End the process when the body has used so many seconds of processor time.
+
+    Time that passes while others have the processor does not count. Without
+    :data:`BOUNDS_WORK` there is no limit.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def ended_for_work(status: int | None) -> bool:
+    """Return whether a process of this exit status was ended by :func:`limited_work`."""
+    return sys.platform != "win32" and status == -signal.SIGPROF
 
 
 def limit_memory(memory: int) -> None:

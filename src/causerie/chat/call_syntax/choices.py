@@ -34,6 +34,14 @@ _SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"property
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
+_NUMBERS = ("minimum", "maximum")
+_BOUNDS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+    "number": _NUMBERS,
+    "integer": _NUMBERS,
+}
 _MOST = 32  # combinations of alternatives that hold at once
 
 
@@ -189,7 +197,28 @@ def choices(schema: Schema) -> list[Schema]:
             raise refused(schema, "too many alternatives hold for one value at once.")
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
-    return [choice for one in found if (choice := settled(one)) is not None]
+    kept = filter(None, map(settled, found))
+    return [choice for one in kept if (choice := _bounded(one)) is not None]
+
+
+def _bounded(choice: Schema) -> Schema | None:
+    """Return a choice without the types whose bounds contradict each other; ``None`` without any.
+
+    Schemas that hold at once may leave nothing of one alternative, and something of another.
+    """
+    empty = {
+        kind
+        for kind, (low, high) in _BOUNDS.items()
+        if low in choice and high in choice and _exceeds(choice[low], choice[high])
+    }
+    if not empty:
+        return choice
+    left = sorted(kinds_of(choice) - empty)
+    return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
+
+
+def _exceeds(low: object, high: object) -> bool:
+    return isinstance(low, int | float) and isinstance(high, int | float) and low > high
 
 
 def _applied(schema: Schema) -> Iterator[Sequence[object]]:

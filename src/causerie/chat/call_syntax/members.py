@@ -74,7 +74,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
     named = _mapping(choice, "properties")
     if name in named:
         return part_of(choice, named[name])
-    for pattern, of in _mapping(choice, "patternProperties").items():
+    for pattern, of in patterns_of(choice).items():
         if all(may_match(each, name) for each in searches(pattern)):
             return part_of(choice, of)
     return part_of(choice, choice.get("additionalProperties", True))
@@ -87,6 +87,11 @@ def property_in(schema: Schema, name: str) -> Schema:
     if len(distinct) > 1:
         return {"anyOf": distinct, **definitions(schema)}
     return distinct[0] if distinct else {}
+
+
+def patterns_of(choice: Schema) -> Mapping[str, object]:
+    """Return the schemas of the properties that are named by patterns."""
+    return _mapping(choice, "patternProperties")
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
@@ -102,7 +107,7 @@ def _names(choice: Schema) -> dict[str, None]:
 
 def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     """Return the keys that no property is named by, as terminals that exclude each other."""
-    patterns = _mapping(choice, "patternProperties")
+    patterns = patterns_of(choice)
     silent = not _mapping(choice, "properties") or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []

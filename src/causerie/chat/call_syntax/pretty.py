@@ -15,7 +15,7 @@ from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
 from causerie.chat.call_syntax.items import items_of
-from causerie.chat.call_syntax.members import members_of
+from causerie.chat.call_syntax.members import members_of, patterns_of
 from causerie.chat.call_syntax.python import separated
 from causerie.chat.call_syntax.rules import ArgumentRules
 from causerie.chat.grammar_text import GrammarText
@@ -123,7 +123,16 @@ class _Pretty(ArgumentRules[None]):
             for one in members.named
         ]
         others = [
-            f"{self.scope.terminal(key)} {self._colon} {self._item(of)}" for key, of in members.free
+            f"{self._free_key(choice)} {self._colon} {self._item(of)}" for _, of in members.free
         ]
         inside = separated(parts, others, members, self._comma, self.scope)
         return f"{self._open_object} {inside} {self._close_object}"
+
+    def _free_key(self, choice: Schema) -> str:
+        """Return the rule for the names that no property has, where nothing else is named."""
+        patterns = [*patterns_of(choice)]
+        if not patterns:
+            return self.scope.terminal(_KEY)
+        if len(patterns) > 1 or choice.get("additionalProperties") is not False:
+            raise refused(choice, "keys of one pattern stand alongside others.")
+        return self.scope.json({"type": "string", "pattern": patterns[0]})

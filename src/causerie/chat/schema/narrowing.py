@@ -53,6 +53,8 @@ class _Parts:
     pointer: str
     added: list[Schema]
     left: list[str]
+    alone: bool
+    """Whether no other schema speaks of the same value."""
 
     def place(self, *keys: str | int) -> Schema:
         """Return a reference to a part of the schema."""
@@ -76,7 +78,7 @@ class SchemaNarrowing:
         if schema.keys().isdisjoint(_READ):
             return NarrowedSchema(dict(schema))
         kept = {key: value for key, value in schema.items() if key not in _RULES}
-        parts = _Parts(kept, pointer, [], [])
+        parts = _Parts(kept, pointer, [], [], alone)
         for key, read in _READERS.items():
             if key in schema:
                 read(self, parts, schema)
@@ -195,7 +197,8 @@ class SchemaNarrowing:
             held.append(ways[0] if len(ways) == 1 else {"anyOf": ways})
         if not held:
             return parts.place("oneOf", at)
-        return {"allOf": [parts.place("oneOf", at), *held], **self._closing(schema, option)}
+        closing = self._closing(schema, option) if parts.alone else {}
+        return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
     def _closing(self, schema: Schema, option: object) -> Schema:
         target = self._target(option)
