@@ -19,7 +19,7 @@ from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 
 from causerie.cli.names import library
-from causerie.cli.services import Service, _table
+from causerie.cli.services import Service, services_table
 from causerie.composition.control import asked as asked_by_command
 from causerie.composition.control import sockets
 from causerie.composition.service_facts import ServiceFacts
@@ -169,7 +169,7 @@ async def test_operators_see_each_member(tmp_path: Path) -> None:
         facts = await asyncio.to_thread(asked_by_command, one.path, "facts", ServiceFacts, 5.0)
         console = Console(width=200)
         with console.capture() as captured:
-            console.print(_table([Service(one, facts)], library()))
+            console.print(services_table([Service(one, facts)], library()))
         for place in every:
             assert place.address in captured.get()
         assert "0/8" in captured.get()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from causerie.cli.in_force import settings_in_force
+from causerie.cli.names import library
 from causerie.cli.options import Config, Set
 from causerie.cli.terminal import WHOLE_LINES
 from causerie.composition.app import cached_weights

@@ -34,7 +34,7 @@ class _Shown:
         return self.everything or path in self.origins
 
 
-def _tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
+def tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
     for each in stored:
         for reason in reasons(each, loaded) if each.enabled else ("switched off",):
             typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)

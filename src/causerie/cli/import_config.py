@@ -19,7 +19,7 @@ from causerie.settings.environment import variables
 _LITELLM_PORT = 4000
 
 
-def _import_litellm(source: Path, output: Path | None) -> None:
+def import_litellm(source: Path, output: Path | None) -> None:
     result = imported(_document(source), variables())
     if not result.aliases:
         _tell(result)

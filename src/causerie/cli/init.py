@@ -62,12 +62,12 @@ def write_configuration(
     _tell(config, _remote_commands(config, remote))
 
 
-def _may_write(file: Path, force: bool) -> None:
+def may_write(file: Path, force: bool) -> None:
     if file.exists() and not force:
         raise CommandFailed(f"{file} exists; --force replaces it")
 
 
-def _chosen_kind() -> Kind:
+def chosen_kind() -> Kind:
     if not sys.stdin.isatty():
         raise CommandFailed(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "

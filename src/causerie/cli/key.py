@@ -26,7 +26,7 @@ def digest_line(made: str) -> str:
     return found
 
 
-def _existing() -> str:
+def existing_key() -> str:
     found = sys.stdin.readline().strip()
     if not found:
         raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)

@@ -46,7 +46,7 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
     _warn("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
-def _change(
+def change_key(
     change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
     with reporting():
@@ -59,10 +59,10 @@ def _change(
         if json:
             as_json(KeyView.of(found[1], datetime.now(UTC)))
         else:
-            _show([found])
+            show_keys([found])
 
 
-def _show(keys: list[tuple[str, ApiKey]]) -> None:
+def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
     now = datetime.now(UTC)
     rows = [
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
@@ -78,7 +78,7 @@ def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> Non
         typer.echo(f"No {kind} is named {name!r} in the configuration; known: {known}.", err=True)
 
 
-def _show_new(made: NewKey, json: bool) -> None:
+def show_new_key(made: NewKey, json: bool) -> None:
     if json:
         as_json(NewKeyView.made(made, datetime.now(UTC)))
         return

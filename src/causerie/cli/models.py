@@ -39,7 +39,7 @@ async def listed(settings: Settings) -> list[ModelLine]:
     return rows
 
 
-def _show(rows: Sequence[ModelLine], console: Console) -> None:
+def show_models(rows: Sequence[ModelLine], console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("MODEL", "WEIGHTS", "ENGINE", "SIZE"):
         table.add_column(title, no_wrap=True, justify="right" if title == "SIZE" else "left")

@@ -31,11 +31,11 @@ from causerie.providers.dialects import GENERIC
 from causerie.settings import Loaded
 from causerie.settings.load import FILE_NAME
 
-_WHOLE_SECONDS = 1800.0
-_QUICK_SECONDS = 60.0
+WHOLE_SECONDS = 1800.0
+QUICK_SECONDS = 60.0
 
 
-def _check_api(dialect: Dialect | None) -> None:
+def check_api(dialect: Dialect | None) -> None:
     """Raise :class:`CommandFailed` for a server that is not asked as the probe asks."""
     if dialect is not None and dialect.api != CHAT:
         raise CommandFailed(
@@ -46,7 +46,7 @@ def _check_api(dialect: Dialect | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class ProbePlan:
     """Targets and bounds of one probe."""
 
     base_url: str
@@ -66,7 +66,7 @@ class _Plan:
 class _Run:
     """One run of the command: the models, the cost, the questions."""
 
-    def __init__(self, plan: _Plan, notes: Console) -> None:
+    def __init__(self, plan: ProbePlan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
         self.dialect = plan.access.dialect
@@ -144,7 +144,7 @@ class _Run:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def ask_and_tell(plan: _Plan, loaded: Loaded, *, as_json: bool, write: bool) -> None:
+def ask_and_tell(plan: ProbePlan, loaded: Loaded, *, as_json: bool, write: bool) -> None:
     """Ask the models of the plan, print what they do, and write it into the configuration."""
     notes = Console(stderr=True)
     run = _Run(plan, notes)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     pass
 
 
-def _show(projects: list[Project]) -> None:
+def show_projects(projects: list[Project]) -> None:
     rows = [
         (
             each.name,

@@ -10,11 +10,11 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.composition.control import ControlSocket, asked
 from causerie.composition.service_facts import ServiceFacts
 
-_SECONDS = 120.0  # secrets may come from slow commands
+ANSWER_SECONDS = 120.0  # secrets may come from slow commands
 _FACTS_SECONDS = 5.0
 
 
-def _chosen(
+def chosen_service(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
     """The one service that is meant. Raises :class:`CommandFailed`."""

@@ -11,7 +11,9 @@ from causerie.engines.weights import CachedWeights
 from causerie.engines.weights.library import Library
 
 
-def _found(every: Sequence[CachedWeights], name: str, known: Library) -> Sequence[CachedWeights]:
+def found_weights(
+    every: Sequence[CachedWeights], name: str, known: Library
+) -> Sequence[CachedWeights]:
     wanted = known.reference(name)
     found = [one for one in every if same_weights(one.ref, wanted)]
     if not found:
@@ -20,7 +22,7 @@ def _found(every: Sequence[CachedWeights], name: str, known: Library) -> Sequenc
     return found
 
 
-def _refuse_running(name: str, known: Library) -> None:
+def refuse_running(name: str, known: Library) -> None:
     for one in services():
         if one.models(name, known):
             raise CommandFailed(

@@ -27,9 +27,7 @@ _LOCAL = ServerSettings(host="127.0.0.1", port=0)
 
 
 @contextmanager
-def _answering(
-    name: str, context: Context, config: Config, pairs: Set
-) -> Iterator[tuple[str, str]]:
+def answering(name: str, context: Context, config: Config, pairs: Set) -> Iterator[tuple[str, str]]:
     """Yield the base URL and the id of the model, running already or for this command."""
     if isinstance(context, int) and context < 1:
         raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)

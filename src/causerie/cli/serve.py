@@ -36,7 +36,7 @@ def serve_until_stopped(read: ReadWith) -> None:
         loop.run(run_service(loaded, _again(read), announcer))
 
 
-def _read(
+def read_settings(
     config: Path | None,
     pairs: list[str] | None,
     flags: list[Override],

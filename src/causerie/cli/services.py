@@ -20,8 +20,8 @@ from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.library import Library
 from causerie.settings.environment import runtime_folder, variables
 
-_SECONDS = 5.0  # for an answer; a service that hangs is left out
-_LOOK_SECONDS = 0.1
+ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
+LOOK_SECONDS = 0.1
 _COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "ADDRESS", "PID")
 
 
@@ -55,13 +55,13 @@ def services() -> Sequence[Service]:
     found = []
     for one in sockets(runtime_folder(variables())):
         try:
-            found.append(Service(one, asked(one.path, "facts", ServiceFacts, _SECONDS)))
+            found.append(Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)))
         except ControlFailed as error:
             typer.echo(f"causerie: of the process {one.pid}, {error}", err=True)
     return found
 
 
-def _chosen(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
+def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
     """The one service that is meant. Raises :class:`CommandFailed`."""
     if not found:
         raise CommandFailed("no service of this user is running")
@@ -94,7 +94,7 @@ def _listed(found: Sequence[Service]) -> str:
     return "\n".join(lines)
 
 
-def _table(found: Sequence[Service], known: Library) -> Table:
+def services_table(found: Sequence[Service], known: Library) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in _COLUMNS:
         right = title in {"CONTEXT", "BUSY", "MEMORY", "AT MOST"}

@@ -31,7 +31,7 @@ from causerie.settings import ModelSettings
 Facts = dict[str, object]
 
 
-def _facts(name: str, config: Config, pairs: Set) -> Facts:
+def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     known = library()
     reference = known.reference(name)
     settings = settings_in_force(config, pairs).settings
@@ -104,7 +104,7 @@ def _thinking(form: ModelFormat) -> str:
     return "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
 
 
-def _text(key: str, value: object) -> str:
+def facts_text(key: str, value: object) -> str:
     """Return a value as people read it."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
 
 
-def _create_now(
+def create_now(
     email: str,
     name: str | None,
     operator: bool,
@@ -41,10 +41,10 @@ def _create_now(
         )
 
     _, user = with_accounts(config, pairs, make)
-    _show([user], json, one=True)
+    show_users([user], json, one=True)
 
 
-def _switch(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
+def switch_user(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
     with reporting():
 
         async def switch(accounts: Accounts) -> User:
@@ -52,10 +52,10 @@ def _switch(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool)
             return await accounts.users.disable(SYSTEM, user.id, disabled=disabled)
 
         _, user = with_accounts(config, pairs, switch)
-        _show([user], json, one=True)
+        show_users([user], json, one=True)
 
 
-def _show(users: list[User], json: bool, *, one: bool = False) -> None:
+def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
     if json:
         views = [UserView.of(each) for each in users]
         as_json(views[0] if one else views)
@@ -71,7 +71,7 @@ def _state(user: User) -> str:
     return "active" if user.disabled_at is None else f"disabled {day(user.disabled_at)}"
 
 
-def _show_link(settings: Settings, made: NewLink, json: bool) -> None:
+def show_link(settings: Settings, made: NewLink, json: bool) -> None:
     address = link_address(settings, made.token)
     if json:
         as_json(NewLinkView.made(made, address))

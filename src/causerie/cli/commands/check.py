@@ -34,7 +34,7 @@ def check(
 
     `causerie check --config other.toml --quiet && echo fine`
     """
-    from causerie.cli.check import _tell_left_out, in_force
+    from causerie.cli.check import in_force, tell_left_out
     from causerie.cli.database_entries import with_database
     from causerie.cli.doors import door_table
     from causerie.cli.in_force import settings_in_force
@@ -44,7 +44,7 @@ def check(
         loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
         if database:
             loaded, stored = with_database(config, pairs)
-            _tell_left_out(stored, loaded)
+            tell_left_out(stored, loaded)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         if not quiet:

@@ -45,13 +45,13 @@ def import_config(
 
     `causerie import --litellm config.yaml -o causerie.toml && causerie check`
     """
-    from causerie.cli.import_config import _import_litellm
+    from causerie.cli.import_config import import_litellm
     from causerie.cli.import_entries import import_entries
 
     with reporting():
         if file is not None and litellm is None and output is None:
             import_entries(file, config, pairs, yes=yes)
         elif litellm is not None and file is None:
-            _import_litellm(litellm, output)
+            import_litellm(litellm, output)
         else:
             raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)

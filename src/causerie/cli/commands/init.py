@@ -45,10 +45,10 @@ def init(
 
     `causerie init --kind team --provider openai`
     """
-    from causerie.cli.init import _chosen_kind, _may_write, write_configuration
+    from causerie.cli.init import chosen_kind, may_write, write_configuration
 
     with reporting():
-        _may_write(config, force)
+        may_write(config, force)
         asks = kind is None
-        kind = kind or _chosen_kind()
+        kind = kind or chosen_kind()
         write_configuration(config, kind, model, provider, context, asks=asks)

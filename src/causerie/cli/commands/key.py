@@ -25,11 +25,11 @@ def key(
 
     `pass show llm/key | causerie key --digest` gives the digest of one you have
     """
-    from causerie.cli.key import _existing, digest_line, new_key
+    from causerie.cli.key import digest_line, existing_key, new_key
 
     with reporting():
         if digest:
-            typer.echo(digest_line(_existing()))
+            typer.echo(digest_line(existing_key()))
             return
         made = new_key()
         typer.echo(f"key:    {made}")

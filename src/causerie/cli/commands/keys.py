@@ -59,7 +59,7 @@ def create(
     from causerie.accounts.issuing import NewKey
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import the_project, with_accounts
-    from causerie.cli.keys import _show_new, drafted, warn_of_unknown
+    from causerie.cli.keys import drafted, show_new_key, warn_of_unknown
 
     with reporting():
         lasts = None if days is None else timedelta(days=days)
@@ -70,7 +70,7 @@ def create(
             return await accounts.keys.create(SYSTEM, found.id, draft)
 
         settings, made = with_accounts(config, pairs, make)
-        _show_new(made, json)
+        show_new_key(made, json)
         warn_of_unknown(draft, settings)
 
 
@@ -92,7 +92,7 @@ def list_keys(
     from causerie.accounts.keys import ApiKey
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import as_json, the_project, with_accounts
-    from causerie.cli.keys import _show
+    from causerie.cli.keys import show_keys
     from causerie.management.views import KeyView
 
     with reporting():
@@ -112,7 +112,7 @@ def list_keys(
             now = datetime.now(UTC)
             as_json([KeyView.of(key, now) for _, key in found])
         else:
-            _show(found)
+            show_keys(found)
 
 
 @app.command("rotate")
@@ -137,7 +137,7 @@ def rotate(
     from causerie.accounts.issuing import GRACE, NewKey
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import with_accounts
-    from causerie.cli.keys import _show_new
+    from causerie.cli.keys import show_new_key
 
     with reporting():
 
@@ -146,7 +146,7 @@ def rotate(
             return await accounts.keys.rotate(SYSTEM, which, lasting)
 
         _, made = with_accounts(config, pairs, turn)
-        _show_new(made, json)
+        show_new_key(made, json)
 
 
 @app.command("disable")
@@ -158,9 +158,9 @@ def disable(which: Which, config: Config = None, pairs: Set = None, json: AsJson
     `causerie keys disable ck_5RkT0yQzAbCd`
     """
     from causerie.accounts.people import SYSTEM
-    from causerie.cli.keys import _change
+    from causerie.cli.keys import change_key
 
-    _change(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
+    change_key(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
 
 
 @app.command("enable")
@@ -172,9 +172,9 @@ def enable(which: Which, config: Config = None, pairs: Set = None, json: AsJson 
     `causerie keys enable ck_5RkT0yQzAbCd`
     """
     from causerie.accounts.people import SYSTEM
-    from causerie.cli.keys import _change
+    from causerie.cli.keys import change_key
 
-    _change(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
+    change_key(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
 
 
 @app.command("delete")

@@ -31,7 +31,7 @@ def models(
 
     from causerie.cli.database_entries import with_database
     from causerie.cli.in_force import settings_in_force
-    from causerie.cli.models import _show, listed
+    from causerie.cli.models import listed, show_models
     from causerie.cli.terminal import WHOLE_LINES
 
     with reporting():
@@ -40,4 +40,4 @@ def models(
         if as_json:
             typer.echo(msgspec.json.encode(rows))
         else:
-            _show(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))
+            show_models(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))

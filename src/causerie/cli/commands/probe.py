@@ -72,7 +72,7 @@ def probe(
     """
     from causerie.cli.access import KeyOptions, access
     from causerie.cli.in_force import settings_in_force
-    from causerie.cli.probe import _QUICK_SECONDS, _WHOLE_SECONDS, _check_api, _Plan, ask_and_tell
+    from causerie.cli.probe import QUICK_SECONDS, WHOLE_SECONDS, ProbePlan, ask_and_tell, check_api
     from causerie.probe.asker import ProbeBounds
 
     with reporting():
@@ -81,8 +81,8 @@ def probe(
         loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        _check_api(reach.dialect)
-        total = total_seconds or (_QUICK_SECONDS if quick else _WHOLE_SECONDS)
+        check_api(reach.dialect)
+        total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
         bounds = ProbeBounds(seconds)
-        plan = _Plan(address, tuple(models or ()), reach, bounds, total, yes, quick)
+        plan = ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
         ask_and_tell(plan, loaded, as_json=as_json, write=write)

@@ -38,7 +38,7 @@ def create(
     """
     from causerie.accounts.people import SYSTEM, Project
     from causerie.cli.accounts import as_json, the_user, with_accounts
-    from causerie.cli.projects import _show
+    from causerie.cli.projects import show_projects
     from causerie.management.views import ProjectView
 
     with reporting():
@@ -51,7 +51,7 @@ def create(
         if json:
             as_json(ProjectView.of(made))
         else:
-            _show([made])
+            show_projects([made])
 
 
 @app.command("list")
@@ -64,7 +64,7 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
     """
     from causerie.accounts.people import SYSTEM, Project
     from causerie.cli.accounts import as_json, with_accounts
-    from causerie.cli.projects import _show
+    from causerie.cli.projects import show_projects
     from causerie.management.views import ProjectView
 
     with reporting():
@@ -76,4 +76,4 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
         if json:
             as_json([ProjectView.of(each) for each in found])
         else:
-            _show(found)
+            show_projects(found)

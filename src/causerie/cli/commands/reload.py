@@ -31,15 +31,15 @@ def reload(config: Config = None, pid: Pid = None) -> None:
 
     `causerie reload --config causerie.toml`
     """
-    from causerie.cli.reload import _SECONDS, _chosen
+    from causerie.cli.reload import ANSWER_SECONDS, chosen_service
     from causerie.composition.control import ControlFailed, asked, sockets
     from causerie.composition.reloading import ReloadOutcome
     from causerie.settings.environment import runtime_folder, variables
 
     with reporting():
         try:
-            chosen = _chosen(sockets(runtime_folder(variables())), config, pid)
-            outcome = asked(chosen.path, "reload", ReloadOutcome, _SECONDS)
+            chosen = chosen_service(sockets(runtime_folder(variables())), config, pid)
+            outcome = asked(chosen.path, "reload", ReloadOutcome, ANSWER_SECONDS)
         except ControlFailed as error:
             raise CommandFailed(str(error)) from error
         if outcome.problems:

@@ -31,14 +31,14 @@ def remove(
     from causerie.cli.cached import size_text
     from causerie.cli.in_force import settings_in_force
     from causerie.cli.names import library
-    from causerie.cli.remove import _found, _refuse_running
+    from causerie.cli.remove import found_weights, refuse_running
     from causerie.composition.app import cached_weights, remove_weights
 
     with reporting():
         settings = settings_in_force(config, pairs).settings
         known = library()
-        found = _found(cached_weights(settings), name, known)
-        _refuse_running(name, known)
+        found = found_weights(cached_weights(settings), name, known)
+        refuse_running(name, known)
         size = size_text(sum(one.size for one in found))
         if not yes:
             typer.confirm(f"Delete {name} ({size})?", abort=True)

@@ -41,7 +41,7 @@ def run(
     `git diff | causerie run qwen3:4b --system "Write a commit message."`
     """
     from causerie.cli.commands.chat import chat
-    from causerie.cli.run import _answering
+    from causerie.cli.run import answering
 
-    with reporting(), _answering(name, context, config, pairs) as (base_url, model):
+    with reporting(), answering(name, context, config, pairs) as (base_url, model):
         chat(prompt, base_url=base_url, model=model, thinking=thinking, system=system, plain=plain)

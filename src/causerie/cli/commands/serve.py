@@ -87,7 +87,7 @@ def serve(
     `causerie serve --config causerie.toml --model small`
     """
     from causerie.cli.in_force import flag
-    from causerie.cli.serve import _read, chosen_models, serve_until_stopped, with_options
+    from causerie.cli.serve import chosen_models, read_settings, serve_until_stopped, with_options
     from causerie.settings import ModelSettings, Settings
 
     with reporting():
@@ -103,5 +103,5 @@ def serve(
         def choose(settings: Settings) -> tuple[ModelSettings, ...]:
             return with_options(chosen_models(settings, ref, id, model, engine), options)
 
-        read = partial(_read, config, pairs, flags, choose, frozenset(model or ()))
+        read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
         serve_until_stopped(read)

@@ -29,7 +29,7 @@ def ps(
     from rich.console import Console
 
     from causerie.cli.names import library
-    from causerie.cli.services import _table, services
+    from causerie.cli.services import services, services_table
     from causerie.cli.terminal import WHOLE_LINES
 
     with reporting():
@@ -38,7 +38,7 @@ def ps(
             typer.echo(msgspec.json.encode([one.facts for one in found]))
             return
         console = Console(highlight=False, soft_wrap=True, width=WHOLE_LINES)
-        console.print(_table(found, library()), markup=False)
+        console.print(services_table(found, library()), markup=False)
 
 
 def stop(
@@ -58,16 +58,16 @@ def stop(
 
     `causerie stop qwen3:4b`
     """
-    from causerie.cli.services import _LOOK_SECONDS, _SECONDS, _chosen, services
+    from causerie.cli.services import ANSWER_SECONDS, LOOK_SECONDS, chosen_service, services
     from causerie.composition.control import ControlFailed, asked, sockets
     from causerie.composition.service_facts import ServiceFacts
 
     with reporting():
-        chosen = _chosen(services(), name, pid)
+        chosen = chosen_service(services(), name, pid)
         try:
-            _ = asked(chosen.socket.path, "stop", ServiceFacts, _SECONDS)
+            _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
         except ControlFailed as error:
             raise CommandFailed(str(error)) from error
         while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         typer.echo(f"Stopped {chosen.facts.address}.")

@@ -28,13 +28,13 @@ def show(
     """
     import msgspec
 
-    from causerie.cli.show import _facts, _text
+    from causerie.cli.show import facts_text, model_facts
 
     with reporting():
-        facts = _facts(name, config, pairs)
+        facts = model_facts(name, config, pairs)
         if as_json:
             typer.echo(msgspec.json.encode(facts))
             return
         width = max(map(len, facts))
         for key, value in facts.items():
-            typer.echo(f"{key.replace('_', ' '):<{width}}  {_text(key, value)}")
+            typer.echo(f"{key.replace('_', ' '):<{width}}  {facts_text(key, value)}")

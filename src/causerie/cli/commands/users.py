@@ -46,18 +46,18 @@ def create(
     from causerie.accounts.links import NewLink
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import with_accounts
-    from causerie.cli.users import _create_now, _show_link
+    from causerie.cli.users import create_now, show_link
 
     with reporting():
         if password:
-            _create_now(email, name, operator, config, pairs, json)
+            create_now(email, name, operator, config, pairs, json)
             return
 
         async def invite(accounts: Accounts) -> NewLink:
             return await accounts.users.invite(SYSTEM, email=email, operator=operator)
 
         settings, made = with_accounts(config, pairs, invite)
-        _show_link(settings, made, json)
+        show_link(settings, made, json)
 
 
 @app.command("list")
@@ -70,7 +70,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
     """
     from causerie.accounts.people import SYSTEM, User
     from causerie.cli.accounts import with_accounts
-    from causerie.cli.users import _show
+    from causerie.cli.users import show_users
 
     with reporting():
 
@@ -78,7 +78,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
             return [*await accounts.users.every(SYSTEM)]
 
         _, found = with_accounts(config, pairs, find)
-        _show(found, json)
+        show_users(found, json)
 
 
 @app.command("disable")
@@ -89,9 +89,9 @@ def disable(who: Who, config: Config = None, pairs: Set = None, json: AsJson = F
 
     `causerie users disable ann@example.org`
     """
-    from causerie.cli.users import _switch
+    from causerie.cli.users import switch_user
 
-    _switch(who, config, pairs, json, disabled=True)
+    switch_user(who, config, pairs, json, disabled=True)
 
 
 @app.command("enable")
@@ -102,9 +102,9 @@ def enable(who: Who, config: Config = None, pairs: Set = None, json: AsJson = Fa
 
     `causerie users enable ann@example.org`
     """
-    from causerie.cli.users import _switch
+    from causerie.cli.users import switch_user
 
-    _switch(who, config, pairs, json, disabled=False)
+    switch_user(who, config, pairs, json, disabled=False)
 
 
 @app.command("link")
@@ -118,7 +118,7 @@ def link(who: Who, config: Config = None, pairs: Set = None, json: AsJson = Fals
     from causerie.accounts.links import NewLink
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import the_user, with_accounts
-    from causerie.cli.users import _show_link
+    from causerie.cli.users import show_link
 
     with reporting():
 
@@ -127,7 +127,7 @@ def link(who: Who, config: Config = None, pairs: Set = None, json: AsJson = Fals
             return await accounts.users.reset_link(SYSTEM, user.id)
 
         settings, made = with_accounts(config, pairs, make)
-        _show_link(settings, made, json)
+        show_link(settings, made, json)
 
 
 @app.command("remove-factor")
@@ -171,7 +171,7 @@ def operator(
     """
     from causerie.accounts.people import SYSTEM, User
     from causerie.cli.accounts import the_user, with_accounts
-    from causerie.cli.users import _show
+    from causerie.cli.users import show_users
 
     with reporting():
 
@@ -180,4 +180,4 @@ def operator(
             return await accounts.users.make_operator(SYSTEM, user.id, operator=not revoke)
 
         _, user = with_accounts(config, pairs, change)
-        _show([user], json, one=True)
+        show_users([user], json, one=True)
