@@ -35,6 +35,7 @@ class _Shown:
 
 
 def tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
+    """Say of each stored entry that is not in force why."""
     for each in stored:
         for reason in reasons(each, loaded) if each.enabled else ("switched off",):
             typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)

@@ -20,6 +20,7 @@ _LITELLM_PORT = 4000
 
 
 def import_litellm(source: Path, output: Path | None) -> None:
+    """Write what LiteLLM's configuration has in common. Raises :class:`CommandFailed`."""
     result = imported(_document(source), variables())
     if not result.aliases:
         _tell(result)

@@ -63,11 +63,13 @@ def write_configuration(
 
 
 def may_write(file: Path, force: bool) -> None:
+    """Raises :class:`CommandFailed` if the file exists and may not be replaced."""
     if file.exists() and not force:
         raise CommandFailed(f"{file} exists; --force replaces it")
 
 
 def chosen_kind() -> Kind:
+    """Ask for the kind of service. Raises :class:`CommandFailed` without a terminal."""
     if not sys.stdin.isatty():
         raise CommandFailed(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "

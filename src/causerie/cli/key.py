@@ -27,6 +27,7 @@ def digest_line(made: str) -> str:
 
 
 def existing_key() -> str:
+    """Return the key on stdin. Raises :class:`CommandFailed` if there is none."""
     found = sys.stdin.readline().strip()
     if not found:
         raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)

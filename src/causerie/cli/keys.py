@@ -49,6 +49,7 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
 def change_key(
     change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
+    """Carry out a change of a key, and print the key."""
     with reporting():
 
         async def work(accounts: Accounts) -> tuple[str, ApiKey]:
@@ -63,6 +64,7 @@ def change_key(
 
 
 def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
+    """Print keys, each with the name of its project, as a table."""
     now = datetime.now(UTC)
     rows = [
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
@@ -79,6 +81,7 @@ def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> Non
 
 
 def show_new_key(made: NewKey, json: bool) -> None:
+    """Print a new key, whole."""
     if json:
         as_json(NewKeyView.made(made, datetime.now(UTC)))
         return

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_projects(projects: list[Project]) -> None:
+    """Print projects as a table."""
     rows = [
         (
             each.name,

@@ -14,6 +14,7 @@ from causerie.engines.weights.library import Library
 def found_weights(
     every: Sequence[CachedWeights], name: str, known: Library
 ) -> Sequence[CachedWeights]:
+    """Return the cached weights of that name. Raises :class:`CommandFailed`."""
     wanted = known.reference(name)
     found = [one for one in every if same_weights(one.ref, wanted)]
     if not found:
@@ -23,6 +24,7 @@ def found_weights(
 
 
 def refuse_running(name: str, known: Library) -> None:
+    """Raises :class:`CommandFailed` while a service has the model."""
     for one in services():
         if one.models(name, known):
             raise CommandFailed(

@@ -45,6 +45,7 @@ def read_settings(
     entries: Sequence[Entry] = (),
     text: str | None = None,
 ) -> Loaded:
+    """Return the settings to serve by, with the models that the command names."""
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:

@@ -32,6 +32,7 @@ Facts = dict[str, object]
 
 
 def model_facts(name: str, config: Config, pairs: Set) -> Facts:
+    """Return what is known of a model. Raises :class:`CommandFailed`."""
     known = library()
     reference = known.reference(name)
     settings = settings_in_force(config, pairs).settings

@@ -27,6 +27,7 @@ def create_now(
     pairs: Set,
     json: bool,
 ) -> None:
+    """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
     password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
@@ -45,6 +46,7 @@ def create_now(
 
 
 def switch_user(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
+    """Switch an account off or on, and print it."""
     with reporting():
 
         async def switch(accounts: Accounts) -> User:
@@ -56,6 +58,7 @@ def switch_user(who: str, config: Config, pairs: Set, json: bool, *, disabled: b
 
 
 def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
+    """Print accounts as a table or as JSON; with ``one`` the JSON is an object."""
     if json:
         views = [UserView.of(each) for each in users]
         as_json(views[0] if one else views)
@@ -72,6 +75,7 @@ def _state(user: User) -> str:
 
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
+    """Print a new link and until when it works."""
     address = link_address(settings, made.token)
     if json:
         as_json(NewLinkView.made(made, address))

@@ -1,4 +1,4 @@
-"""What replicas of the service tell each other of their targets, through the shared server."""
+"""Reports of replicas on their targets, sent to each other through the shared server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ReplicaReport(Struct, frozen=True):
-    """What one replica found out since its last report, by the names of targets."""
+    """Findings of one replica since its last report, by the names of targets."""
 
     targets: Mapping[str, TargetReport] = {}
 

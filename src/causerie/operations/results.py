@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(Kept)
 
 
 class ResultStore(Protocol):
-    """Where results are kept, as JSON. Everything raises ``StoreUnavailable``."""
+    """Keeps results as JSON. Everything raises ``StoreUnavailable``."""
 
     async def of(self, provider: str) -> Mapping[str, str]:
         """Return what is kept of a provider, by model."""

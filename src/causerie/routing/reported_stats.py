@@ -12,7 +12,7 @@ from causerie.routing.samples import MOST
 
 
 class Measurements(Struct, frozen=True, omit_defaults=True):
-    """What was measured of one target. Moments are in seconds of the clock of its statistics."""
+    """Measurements of one target. Moments are in seconds of the clock of its statistics."""
 
     answered: int = 0
     """Requests that it began to answer."""

@@ -1,4 +1,4 @@
-"""What replicas of a service tell each other of their targets, once a second.
+"""Reports of replicas on their targets, once a second.
 
 They tell what they measured, so that uptime, latency and calls of a target are those of all
 replicas, and when a breaker opens or closes. What a replica was told it does not tell again.
@@ -23,7 +23,7 @@ _LEAST_WAIT_SECONDS = 1.0
 _LONGER_SECONDS = 0.5  # by which a wait must have grown to be told again
 
 
-class Condition(Struct, frozen=True):
+class BreakerCondition(Struct, frozen=True):
     """The state of a breaker, for how many seconds more, and the code of the reason."""
 
     kind: Literal["up", "down", "full"] = "up"
@@ -37,7 +37,7 @@ class TargetReport(Struct, frozen=True, omit_defaults=True):
     measured: Measurements = Measurements()
     calls: Mapping[CallClass, int] = {}
     """Delivered calls that were checked, by class."""
-    condition: Condition | None = None
+    condition: BreakerCondition | None = None
     """Set when it has changed."""
 
 
@@ -106,7 +106,7 @@ class _Told:
             self._follow(condition, found_here=now - stats.own_answer < _OWN_EVIDENCE_SECONDS)
             self._note(_condition(self.state.breaker))
 
-    def _follow(self, condition: Condition, *, found_here: bool) -> None:
+    def _follow(self, condition: BreakerCondition, *, found_here: bool) -> None:
         breaker = self.state.breaker
         if condition.kind == "up":
             if not breaker.well:
@@ -116,7 +116,7 @@ class _Told:
         elif not found_here:
             self.state.told_down(condition.seconds, condition.reason)
 
-    def _changed(self) -> Condition | None:
+    def _changed(self) -> BreakerCondition | None:
         now = _condition(self.state.breaker)
         until = self.state.breaker.clock() + now.seconds
         longer = now.kind != "up" and until > self._until + _LONGER_SECONDS
@@ -125,17 +125,17 @@ class _Told:
         self._note(now)
         return now
 
-    def _note(self, condition: Condition) -> None:
+    def _note(self, condition: BreakerCondition) -> None:
         self._kind = condition.kind
         self._until = self.state.breaker.clock() + condition.seconds
 
 
-def _condition(breaker: CircuitBreaker) -> Condition:
+def _condition(breaker: CircuitBreaker) -> BreakerCondition:
     if breaker.open:
-        return Condition("down", max(breaker.wait(), _LEAST_WAIT_SECONDS), breaker.reason)
+        return BreakerCondition("down", max(breaker.wait(), _LEAST_WAIT_SECONDS), breaker.reason)
     if breaker.state() == "full":
-        return Condition("full", breaker.wait(), breaker.reason)
-    return Condition()
+        return BreakerCondition("full", breaker.wait(), breaker.reason)
+    return BreakerCondition()
 
 
 def _aged(measured: Measurements, now: float) -> Measurements:
