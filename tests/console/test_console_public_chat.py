@@ -88,7 +88,7 @@ async def test_all_else_is_denied(lite: World) -> None:
         await _refuses(stranger)
     async with console_of(lite, service_view=view) as place:
         assert (await place.visitor().get(f"/catalog/{FREE}/chat")).status == 404
-        assert "/chat" not in (await place.visitor().get(f"/catalog/{FREE}")).text
+        assert f"{FREE}/chat" not in (await place.visitor().get(f"/catalog/{FREE}")).text
     assert view.talked == []
 
 
