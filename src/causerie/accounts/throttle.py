@@ -83,6 +83,7 @@ def _wait(each: Failures, free: int, now: datetime) -> timedelta:
 
 
 def network(address: str) -> str:
+    """Return what an address is counted by: an IPv6 address stands for its network of 64 bits."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -95,9 +95,8 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits, request_hints = self._limits.body, NO_HINTS
-                if written is None:
-                    request_hints = hints_of(head.headers)
+                limits = self._limits.body
+                request_hints = hints_of(head.headers) if written is None else NO_HINTS
                 body = (
                     written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 )
@@ -108,11 +107,7 @@ class OpenAI:
                 self._accept(request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
-                answer = (
-                    StreamedAnswer(request, exchange, self._pings)
-                    if request.stream
-                    else PlainAnswer()
-                )
+                answer = self._answer_to(request, exchange)
                 exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, request, identity, answer.begin, request_hints.labels
@@ -128,6 +123,9 @@ class OpenAI:
             if isinstance(answer, StreamedAnswer):
                 self._pings.leave(answer)
         await answer.finish(exchange)
+
+    def _answer_to(self, request: ChatRequest, exchange: Exchange) -> PlainAnswer | StreamedAnswer:
+        return StreamedAnswer(request, exchange, self._pings) if request.stream else PlainAnswer()
 
     def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""
