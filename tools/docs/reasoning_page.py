@@ -47,9 +47,9 @@ An effort is a share of the output limit, enforced to the token. At least a quar
 and at least 256 tokens where that is no more than half of it, is kept for the answer. A model that
 must think refuses `none` with 400.
 
-In `GET /models` an entry with `reasoning` thinks; `supported_efforts` are the efforts that it takes,
-and `null` until the model has been loaded, when it is not known whether it thinks. An entry without
-`reasoning` does not think by itself.
+In `GET /models` an entry with `reasoning` thinks; `supported_efforts` are the efforts that it
+takes, and `null` until the model has been loaded, when it is not known whether it thinks. An entry
+without `reasoning` does not think by itself.
 """
 _REPLIES = """\
 ## In the reply
