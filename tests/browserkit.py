@@ -65,6 +65,7 @@ async def windows(people: int, **context: object) -> AsyncIterator[Sequence[Page
 
 async def _page(browser: Browser, context: Mapping[str, object], complaints: list[str]) -> Page:
     made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+    made.set_default_timeout(90_000)  # a busy machine
     page = await made.new_page()
     page.on("pageerror", lambda failure: complaints.append(str(failure)))
     page.on(
