@@ -209,7 +209,7 @@ async def bound(execution: Execution) -> None:
 async def spend(execution: Execution, key: str, hook: Receiver) -> None:
     """The colleague asks until the budget is used up, and the webhook tells of it."""
     with pytest.raises(openai.APIStatusError) as refusal:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 await execution.ask(key)
     assert refusal.value.status_code == 402
@@ -321,7 +321,7 @@ async def test_from_containers_to_a_team(
 
 async def answered(execution: Execution, key: str) -> str:
     """Ask for a model that is in force within a second."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await execution.ask(key)
