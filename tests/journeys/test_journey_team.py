@@ -183,12 +183,16 @@ async def invite(execution: Execution) -> str:
 
 
 async def accept(execution: Execution, link: str) -> str:
-    """The colleague makes an account and a key; returns the key."""
+    """The colleague makes an account, signs in and makes a key; returns the key."""
     page = execution.page
     await page.goto(link)
     await page.fill("[name=name]", "Bob")
     await page.fill("[name=password]", NEW_PASSWORD)
     await page.click("text=Create account")
+    await expect(page.locator("h1")).to_have_text("Sign in")
+    await page.fill("[name=email]", "bob@example.org")
+    await page.fill("[name=password]", NEW_PASSWORD)
+    await page.click("form .button-main")
     await execution.open("API Keys")
     return await execution.new_key("Mine")
 
