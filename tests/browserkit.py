@@ -65,6 +65,7 @@ async def windows(people: int, **context: object) -> AsyncIterator[Sequence[Page
 
 async def _page(browser: Browser, context: Mapping[str, object], complaints: list[str]) -> Page:
     made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+    made.set_default_timeout(90_000)  # a busy machine
     page = await made.new_page()
     page.on("pageerror", lambda failure: complaints.append(str(failure)))
     page.on(
@@ -110,7 +111,7 @@ class Execution:
 
     async def first_link(self) -> str:
         """Return the link that the service prints for the first person once it is ready."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 if found := _LINK.search(self.service.log.read_text()):
                     return found[0]
@@ -133,7 +134,7 @@ class Execution:
 
     async def until(self, there: Locator) -> None:
         """Load the page anew until it shows this: another task writes what it reads."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await there.count():
                 await self.page.reload()
 
@@ -210,7 +211,7 @@ class Execution:
 
     async def let_in_again(self, key: str) -> None:
         """Wait until a raised budget admits the key: the doors hear of it within a second."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     assert await self.ask(key)
