@@ -120,8 +120,7 @@ async def make_plan(
     answer = await _answer(request, model, answer_space(before.text))
     manner = _manner(model, functions, answer, before)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    if reasoning_open:
-        space = "" if request.continue_final_message else _leading(rendered, form)
+    space = _leading(request, rendered, form) if reasoning_open else space
     first = manner if reasoning_open else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
@@ -340,10 +339,11 @@ def _led(
     return replace(form, calls=replace(form.calls, lead=lead))
 
 
-def _leading(rendered: Rendered, form: ModelFormat) -> str:
+def _leading(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
+    """Return the white space that the model still writes before its reasoning."""
     assert form.reasoning is not None
     space = form.reasoning.after_open
-    return "" if rendered.text.endswith(space) else space
+    return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
 
 def _parting(rendered: Rendered, request: ChatRequest) -> int:
