@@ -197,7 +197,7 @@ def choices(schema: Schema) -> list[Schema]:
             raise refused(schema, "too many alternatives hold for one value at once.")
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
-    kept = filter(None, map(settled, found))
+    kept = [choice for one in found if (choice := settled(one)) is not None]
     return [choice for one in kept if (choice := _bounded(one)) is not None]
 
 
