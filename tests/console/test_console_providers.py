@@ -20,7 +20,7 @@ from test_console_hostile import MARKUP, Elements
 
 from causerie.accounts.people import Role
 from causerie.composition import provider_file
-from causerie.probe.questions import QUESTIONS
+from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
 PATHS = (
     "/operator/providers",
@@ -212,6 +212,31 @@ async def test_hostile_names_stay_text(lite: World, tmp_path: Path, text: str) -
             assert page.status in (200, 404)
             assert "135419791" not in page.text
             Elements().feed(page.text)
+
+
+async def test_a_provider_of_the_file_is_tested_and_quickly_probed(
+    lite: World, tmp_path: Path
+) -> None:
+    async with provider() as (base_url, _), market(lite, tmp_path, north=base_url) as made:
+        service_view = ScriptedServiceView()
+        service_view.operations = made.services
+        async with console_of(lite, service_view=service_view) as place:
+            visitor = await place.visitor_of(await lite.person("operator", operator=True))
+            north = "/operator/providers/north"
+            assert f'action="/console{north}/test"' in (await visitor.get(north)).text
+            tried = (await visitor.post(f"{north}/test", {"test_model": "m"})).text
+            assert "as it is in the configuration file" in tried
+            assert "Start quick probe" in tried
+            begun = await visitor.post(f"{north}/probe", {"model": "m", "quick": "yes"})
+            assert begun.status == 303
+            assert await made.probed("north") == "done"
+            page = (await visitor.get(north)).text
+            assert "quick probe" in page
+            assert 'aria-label="Answers of the quick probe of m"' in page
+    last = made.examinations.last("north")
+    assert last is not None
+    assert last.asked == last.questions == len(QUICK_QUESTIONS)
+    assert made.examinations.results.of("north", "m").newest is None, "it decides too little"
 
 
 async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +18,7 @@ from smtpserver import LOGIN, Mailbox, smtp
 from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.edge.ownership import owned
 from causerie.mail.outbox import Letter, MailServer, Outbox
+from causerie.mail.sending import in_thread
 
 LETTER = Letter("ada@example.org", "Grüße", "A text with a line\n.and a dot.\n")
 
@@ -180,3 +183,53 @@ async def test_an_invitation_does_not_tell_either(lite: World, email: str | None
             answers.append((answer.status, answer.target, answer.text))
         assert answers[0] == answers[1]
         assert answers[0][:2] == (303, "/sign-in?done=account-ready")
+
+
+async def test_a_stop_leaves_a_letter_to_a_server_that_does_not_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    came = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        await reader.read()  # until the thread is given up
+        writer.close()
+
+    listening = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    server = MailServer("127.0.0.1", port, "causerie@example.org", tls="off", seconds=1.0)
+    out = Outbox(server, stop_seconds=0.01)
+    async with listening, asyncio.timeout(0.9):  # less than the server's time-out
+        async with owned(out.deliver()):
+            out.send(LETTER)
+            out.send(LETTER)
+            await came.wait()
+        threads = [each for each in threading.enumerate() if each.name == "letters"]
+        assert [each.daemon for each in threads] == [True], "no end of a process waits for it"
+        listening.close()
+    said = capsys.readouterr().out
+    assert "mail.left" in said
+    assert "letters=2" in said or '"letters":2' in said.replace(" ", "")
+    assert "ada@example.org" not in said
+
+
+async def test_what_ends_while_a_stop_waits_is_noted() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    noted: list[int] = []
+
+    def work() -> int:
+        begun.set()
+        go_on.wait(5)
+        return 7
+
+    async def main() -> None:
+        noted.append(await in_thread(work, 5))
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(main())
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert noted == [7]

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+
+import structlog
 
 from causerie.alerts.channel import Outcome
 from causerie.alerts.message import AlertMessage
 from causerie.mail.attempt import attempt
 from causerie.mail.outbox import Letter, MailServer
+from causerie.mail.sending import in_thread
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,12 @@ class Email:
         """Hand the letter to the server once."""
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
-        refusal = await asyncio.to_thread(attempt, self.server, self._letter(message))
+        send = partial(attempt, self.server, self._letter(message))
+        try:
+            refusal = await in_thread(send)
+        except asyncio.CancelledError:
+            log.warning("alert left", message=message.id, reason="the service stops")
+            raise
         if refusal is None:
             return Outcome(delivered=True, words=f"{place} took the letter.")
         words = f"{place} did not take the letter: {refusal.words}"

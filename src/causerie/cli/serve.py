@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from causerie.cli.names import library, ref_of
 from causerie.cli.options import Engine
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
+from causerie.settings.addresses import has_accounts
 from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
 
@@ -23,15 +25,17 @@ def _read(
     pairs: list[str] | None,
     flags: list[Override],
     choose: Callable[[Settings], tuple[ModelSettings, ...]],
+    chosen: frozenset[str],
     entries: Sequence[Entry] = (),
     text: str | None = None,
 ) -> Loaded:
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:
-        return loaded
+        return replace(loaded, chosen=chosen)
     override = Override("models", msgspec.to_builtins(models), "the command line")
-    return settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
+    loaded = settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
+    return replace(loaded, chosen=chosen)
 
 
 def _again(read: ReadWith) -> ReadWith:
@@ -73,7 +77,7 @@ def chosen_models(
 
 def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     missing = sorted(set(only) - {model.id for model in settings.models})
-    if missing:
+    if missing and not has_accounts(settings):  # with accounts the database may have it
         known = ", ".join(model.id for model in settings.models)
         raise CommandFailed(
             f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION

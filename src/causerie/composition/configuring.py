@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -146,13 +147,35 @@ class LiveConfiguration:
     ) -> Trial:
         """Try a provider that is not kept, or with an ``entry`` that one as it is."""
         await self._entries.may_change(actor)
+        with self._one_of_few():
+            return await self._tried(actor, settings, key, model, entry)
+
+    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
+        """Try a provider of the file, with its key; raises :class:`NotFound`."""
+        await self._entries.may_change(actor)
+        settings, credentials = self._parts.settings, self._parts.credentials
+        found = [one for one in settings.providers if one.name == provider]
+        if not found:
+            raise NotFound("No provider of this name is in force.", code="not_found")
+        with self._one_of_few():
+            outcome = await _trial(found[0], credentials, model)
+        await self._note(actor, found[0], outcome)
+        return outcome
+
+    @contextmanager
+    def _one_of_few(self) -> Iterator[None]:
         if self._trials >= _TRIALS_AT_ONCE:
             raise Overloaded("Other providers are being tried; try again in a moment.")
         self._trials += 1
         try:
-            return await self._tried(actor, settings, key, model, entry)
+            yield
         finally:
             self._trials -= 1
+
+    async def _note(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+        steps = (outcome.listing, outcome.completion, outcome.stream)
+        good = all(step is not None and step.ok for step in steps)
+        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
 
     async def _tried(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
@@ -168,10 +191,9 @@ class LiveConfiguration:
         except InvalidRequest as failure:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-        outcome = await _trial(one, tried.credential or "", model)
-        steps = (outcome.listing, outcome.completion, outcome.stream)
-        good = all(step is not None and step.ok for step in steps)
-        await self._entries.note_test(actor, one.base_url, "good" if good else "bad")
+        keys = Credentials(keys={one.name: tried.credential or ""})
+        outcome = await _trial(one, keys, model)
+        await self._note(actor, one, outcome)
         return outcome
 
     async def _change(
@@ -218,12 +240,12 @@ class LiveConfiguration:
         return found
 
 
-async def _trial(one: ProviderSettings, key: str, model: str) -> Trial:
+async def _trial(one: ProviderSettings, credentials: Credentials, model: str) -> Trial:
     """Try one provider over connections of its own."""
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
-    made = connected(Settings(providers=(brief,)), Credentials(keys={one.name: key}), {})
+    made = connected(Settings(providers=(brief,)), credentials, {})
     try:
-        return await trial(made[one.name].provider, key, model)
+        return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model)
     finally:
         await close(list(made.values()))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from causerie.accounts.entry import EntryKind, StoredEntry
 from causerie.composition.validated import checked
-from causerie.settings import Loaded
+from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
 
@@ -43,11 +43,22 @@ def checked_with(
     ``text`` is what the file says, if that is known. Raises :class:`SettingsError` if the file
     does not hold.
     """
-    loaded, credentials = checked(lambda: merged_with(read, stored, text))
+    loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
     keys, alerts = _given(stored, loaded, "provider"), _given(stored, loaded, "webhook")
     return loaded, replace(
         credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
     )
+
+
+def _with_chosen(loaded: Loaded) -> Loaded:
+    """Return the settings; raise :class:`SettingsError` if a model is wanted that they lack."""
+    ids = [one.id for one in loaded.settings.models]
+    if missing := sorted(loaded.chosen - set(ids)):
+        words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"
+        if reasons := loaded.left_out.get(("models", missing[0])):
+            words = f"the entry of model {missing[0]} does not hold: {'; '.join(reasons)}"
+        raise SettingsError([Problem("--model", "", words)])
+    return loaded
 
 
 def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:

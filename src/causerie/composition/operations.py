@@ -90,7 +90,7 @@ class LiveOperations:
             raise _no_provider(name)
         return own
 
-    async def probe(self, actor: Actor, name: str, model: str) -> ProbeView:
+    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
         """Begin to probe a model of a provider."""
         await self._accounts.operating.probe(actor)
         one, connected = self._one(name), self._parts.provider(name)
@@ -105,8 +105,9 @@ class LiveOperations:
             reach=connected.reach,
             dialect=connected.provider.dialect,
         )
-        started = self._examinations.begin(examinee, model)
-        await self._accounts.operating.note(actor, "provider.probe", name, model=model)
+        started = self._examinations.begin(examinee, model, quick=quick)
+        told = {"model": model, **({"quick": "yes"} if quick else {})}
+        await self._accounts.operating.note(actor, "provider.probe", name, **told)
         return probe_view(started)
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:

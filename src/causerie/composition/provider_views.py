@@ -180,6 +180,7 @@ def probe_view(one: Examination) -> ProbeView:
     cost = one.cost
     return ProbeView(
         model=one.model,
+        quick=one.quick,
         state=one.state,
         asked=one.asked,
         questions=one.questions,
@@ -191,6 +192,7 @@ def probe_view(one: Examination) -> ProbeView:
         ended=one.ended,
         failure=one.failure,
         hint=one.hint,
+        findings=one.result.findings if one.quick and one.result is not None else (),
     )
 
 

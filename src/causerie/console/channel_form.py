@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,8 +67,10 @@ class ChannelForm:
         version = int(self.version) if self.version.isdecimal() else None
         return EntryWish(settings=self._settings(), key=key, enabled=enabled, version=version)
 
-    def _settings(self) -> Mapping[str, Any]:
-        place = {"url": self.url} if self.kind == "webhook" else {"to": self.to.split()}
+    def _settings(self) -> dict[str, Any]:
+        place: dict[str, Any] = (
+            {"url": self.url} if self.kind == "webhook" else {"to": self.to.split()}
+        )
         kinds = {"kinds": list(self.kinds)} if self.kinds else {}
         return {**read_rest(self.more), "name": self.name, **place, **kinds}
 

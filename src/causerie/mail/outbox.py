@@ -13,9 +13,12 @@ import ssl
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
+from functools import partial
 from typing import Literal
 
 import structlog
+
+from causerie.mail.sending import STOP_SECONDS, in_thread
 
 log = structlog.get_logger(__name__)
 
@@ -50,10 +53,21 @@ class Letter:
 
 
 class Outbox:
-    """Letters that wait to be sent. ``retry_seconds`` is the first pause after a failure."""
+    """Letters that wait to be sent.
 
-    def __init__(self, server: MailServer, *, retry_seconds: float = 10.0) -> None:
+    ``retry_seconds`` is the first pause after a failure, ``stop_seconds`` the longest time that a
+    stop waits for a letter which is on its way.
+    """
+
+    def __init__(
+        self,
+        server: MailServer,
+        *,
+        retry_seconds: float = 10.0,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
         self._server = server
+        self._stop_seconds = stop_seconds
         self._retry_seconds = retry_seconds
         self._waiting: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
@@ -65,14 +79,23 @@ class Outbox:
             log.error("mail.dropped", reason=f"{_WAITING} letters wait already")
 
     async def deliver(self) -> None:
-        """Send what is queued until this is cancelled."""
-        while True:
-            await self._deliver(await self._waiting.get())
+        """Send what is queued until this is cancelled; the log says how many letters are left."""
+        sending = 0
+        try:
+            while True:
+                letter = await self._waiting.get()
+                sending = 1
+                await self._deliver(letter)
+                sending = 0
+        finally:
+            if left := self._waiting.qsize() + sending:
+                log.warning("mail.left", letters=left, reason="the service stops")
 
     async def _deliver(self, letter: Letter) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
-                await asyncio.to_thread(send_now, self._server, letter)
+                send = partial(send_now, self._server, letter)
+                await in_thread(send, self._stop_seconds)
             except (OSError, smtplib.SMTPException, ValueError) as failure:
                 refused = isinstance(failure, smtplib.SMTPRecipientsRefused)
                 last = attempt == _TRIES or refused

@@ -48,7 +48,7 @@ class ChangeEntry(Body, frozen=True):
 
 
 class TestProvider(Body, frozen=True):
-    """A provider to try: one that is not kept, or with `entry` one that is, as it is."""
+    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
 
     settings: Settings = msgspec.field(default_factory=dict)
     key: Key = ""
@@ -56,6 +56,7 @@ class TestProvider(Body, frozen=True):
         str, Meta(max_length=300, description="Whom to ask. Empty: the first of its list.")
     ] = ""
     entry: Annotated[str, Meta(max_length=64, description="Id of an entry.")] = ""
+    filed: Annotated[str, Meta(max_length=64, description="Name of a provider of the file.")] = ""
 
 
 class ConfigurationOperations:
@@ -101,6 +102,8 @@ class ConfigurationOperations:
     async def test(self, call: ApiCall[NoQuery, TestProvider]) -> Trial:
         """``POST /providers/test``."""
         body = call.body
+        if body.filed:
+            return await self._configuration.test_filed(call.actor, body.filed, body.model)
         return await self._configuration.test(
             call.actor, body.settings, body.key, body.model, body.entry
         )

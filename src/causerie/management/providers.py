@@ -49,6 +49,13 @@ class ProbeModel(Body, frozen=True):
     """Model to probe."""
 
     model: Annotated[Word, Meta(description="Its id at the provider.")]
+    quick: Annotated[
+        bool,
+        Meta(
+            description="Ask only what usual clients need, for at most a minute. The answers are "
+            "in `findings` of the probe, and are not kept."
+        ),
+    ] = False
 
 
 class UseProbe(Body, frozen=True):
@@ -90,7 +97,9 @@ class ProviderOperations:
 
     async def probe(self, call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
         """``POST /providers/{provider}/probe``."""
-        return await self._operations.probe(call.actor, call.ids["provider"], call.body.model)
+        return await self._operations.probe(
+            call.actor, call.ids["provider"], call.body.model, quick=call.body.quick
+        )
 
     async def progress(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
         """``GET /providers/{provider}/probe``."""

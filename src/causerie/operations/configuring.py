@@ -100,3 +100,7 @@ class Configuring(Protocol):
     ) -> Trial:
         """Try a provider that is not kept, or with an ``entry`` that one as it is."""
         ...
+
+    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
+        """Try a provider of the file, with its key; raises ``NotFound``."""
+        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -13,7 +13,7 @@ from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.cost import ProbeBudget, cost
 from causerie.probe.interview import Interview, Patience
 from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions import QUESTIONS
+from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 from causerie.probe.questions.listing import LIST, entry_of, listed_length
 from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
@@ -23,6 +23,7 @@ from causerie.transport.client import Reach
 
 State = Literal["asking", "done", "cancelled", "failed"]
 Clock = Callable[[], datetime]
+_QUICK = Patience(total_seconds=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +37,24 @@ class Examinee:
     dialect: Dialect = GENERIC
 
 
-def price(examinee: Examinee, model: str, context_length: int | None) -> ProbeBudget:
+def price(
+    examinee: Examinee,
+    model: str,
+    context_length: int | None,
+    questions: Sequence[ProbeQuestion] = QUESTIONS,
+) -> ProbeBudget:
     """Return the most that a probe can cost, as far as the length of the context is known."""
     subject = Subject(examinee.base_url, model, context_length=context_length)
-    return cost(QUESTIONS, [subject], dialect_preview=True)
+    return cost(questions, [subject], dialect_preview=True)
 
 
 class Examination:
     """``asked`` of ``questions`` have started; ``question`` is what is being asked now.
 
     ``failure`` says why there is no result, ``hint`` what
-    in the configuration could be better.
+    in the configuration could be better. A ``quick`` one asks what usual clients need, for at
+    most a minute; its result is not kept, for it does not decide every capability.
     """
-
-    questions = len(QUESTIONS)
 
     def __init__(
         self,
@@ -57,18 +62,22 @@ class Examination:
         model: str,
         clock: Clock,
         bounds: ProbeBounds,
+        *,
+        quick: bool = False,
     ) -> None:
         self._examinee = examinee
         self._clock = clock
         self._bounds = bounds
         self._interview: Interview | None = None
+        self._questions = QUICK_QUESTIONS if quick else QUESTIONS
+        self.quick = quick
         self.model = model
         self.began = clock()
         self.ended: datetime | None = None
         self.state: State = "asking"
         self.asked = 0
         self.question = "which models it has"
-        self.cost = price(examinee, model, None)
+        self.cost = price(examinee, model, None, self._questions)
         self.failure = ""
         self.hint = ""
         self.result: Result | None = None
@@ -77,6 +86,11 @@ class Examination:
     def provider(self) -> str:
         """Its name."""
         return self._examinee.provider
+
+    @property
+    def questions(self) -> int:
+        """Number of all questions."""
+        return len(self._questions)
 
     @property
     def requests(self) -> int:
@@ -101,13 +115,15 @@ class Examination:
                 self.end("failed", trouble)
                 return
             subject = self._subject(listed)
-            self.cost = price(one, self.model, subject.context_length)
+            self.cost = price(one, self.model, subject.context_length, self._questions)
             self._suspect(guessed(listed, self.model))
-            held = interview(subject, asker, one.dialect, Patience(), self._begins)
+            patience = _QUICK if self.quick else Patience()
+            held = interview(subject, asker, one.dialect, patience, self._begins)
             self._interview = held
-            asked = await carried_out(held)
+            asked = await carried_out(held, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
-        await keep(self.result)
+        if not self.quick:
+            await keep(self.result)
         self.end("done")
 
     def _suspect(self, dialect: Dialect | None) -> None:

@@ -62,7 +62,7 @@ class Examinations:
             await asyncio.wait([task])
         return self.last(provider)
 
-    def begin(self, examinee: Examinee, model: str) -> Examination:
+    def begin(self, examinee: Examinee, model: str, *, quick: bool = False) -> Examination:
         """Begin to probe; raises :class:`InvalidRequest` (409) while a probe is under way there."""
         name = examinee.provider
         if name in self._tasks:
@@ -72,7 +72,7 @@ class Examinations:
                 code="probe_running",
                 status=409,
             )
-        made = Examination(examinee, model, self._clock, self._bounds)
+        made = Examination(examinee, model, self._clock, self._bounds, quick=quick)
         self._last[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self._keep))
         self._tasks[name] = task

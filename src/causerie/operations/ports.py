@@ -53,8 +53,8 @@ class Operations(Protocol):
         """One provider; raises ``NotFound``."""
         ...
 
-    async def probe(self, actor: Actor, name: str, model: str) -> ProbeView:
-        """Begin to probe a model there.
+    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
+        """Begin to probe a model there; ``quick``: what usual clients need, for a minute at most.
 
         Raises ``NotFound``, and ``InvalidRequest`` where a probe is under way or none can be.
         """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from causerie.operations.examination import State
 from causerie.operations.explanation import PriceTexts
 from causerie.operations.matrix import Cell
-from causerie.operations.result import Result
+from causerie.operations.result import Found, Result
 from causerie.probe.subject import Thinking
 
 
@@ -86,6 +87,7 @@ class ProbeView(Struct, frozen=True, kw_only=True):
     """The probe under way at a provider, else its last one since the service began."""
 
     model: str
+    quick: bool
     state: State
     asked: int
     questions: int
@@ -97,6 +99,10 @@ class ProbeView(Struct, frozen=True, kw_only=True):
     ended: datetime | None
     failure: str
     hint: str
+    findings: Annotated[
+        tuple[Found, ...],
+        Meta(description="Of a quick probe, which is not kept. Others are with their models."),
+    ] = ()
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):

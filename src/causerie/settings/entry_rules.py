@@ -82,7 +82,10 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     if index is not None:
         return tuple(_taken(entry, alone, index))
     origin = alone.origins.get(PATHS[entry.section], "line")
-    if not origin.startswith("line"):
+    if entry.section == "models" and alone.chosen:
+        if entry.name not in alone.chosen:
+            return ("`--model` of the command line leaves it out",)
+    elif not origin.startswith("line"):
         return (f"{origin} says which {entry.section} there are",)
     if entry.section == "models":
         return (*_file_only(entry), *_model(entry.body))

@@ -59,6 +59,8 @@ class Loaded:
     text: str | None = field(default=None, repr=False)
     left_out: Mapping[EntryKey, tuple[str, ...]] = field(default_factory=dict)
     """Entries that are not in force although they are switched on, and why."""
+    chosen: frozenset[str] = frozenset()
+    """Ids of the only models that the command line wants; empty for all."""
 
     @property
     def blank(self) -> bool:

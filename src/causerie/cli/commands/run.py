@@ -40,7 +40,7 @@ def run(
 
     `git diff | causerie run qwen3:4b --system "Write a commit message."`
     """
-    from causerie.cli.chat import chat
+    from causerie.cli.commands.chat import chat
     from causerie.cli.run import _answering
 
     with reporting(), _answering(name, context, config, pairs) as (base_url, model):

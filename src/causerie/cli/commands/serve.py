@@ -111,7 +111,7 @@ def serve(
         def choose(settings: Settings) -> tuple[ModelSettings, ...]:
             return with_options(chosen_models(settings, ref, id, model, engine), options)
 
-        read = partial(_read, config, pairs, flags, choose)
+        read = partial(_read, config, pairs, flags, choose, frozenset(model or ()))
         loaded, _ = checked(read, commands=False)
         with heedless():
             configure(loaded.settings.logging.level, loaded.settings.logging.format)

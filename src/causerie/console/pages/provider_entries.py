@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.console.entries import EntryProblems, changeable, entries_of, origin_of
+from causerie.console.entries import EntryProblems, changeable, entries_of, named, origin_of
 from causerie.console.provider_form import FIELDS, ProviderForm
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
@@ -89,11 +89,15 @@ class ProviderEntryPages:
         context.go(f"{_PATH}/{form.name}", done="provider-saved")
 
     async def try_kept(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/test``: as it is kept, with its key."""
-        entry = await self._entry(context)
-        trial = await self._configuration.test(
-            context.actor, {}, "", context.form.get("test_model"), entry.id
-        )
+        """``POST /operator/providers/{provider}/test``: as it is kept or filed, with its key."""
+        entries = await entries_of(self._configuration, context.actor)
+        name, model = context.params["provider"], context.form.get("test_model")
+        filed = named(entries, "provider", name, locked=True)
+        entry = filed or changeable(entries, "provider", name)
+        if filed is not None:
+            trial = await self._configuration.test_filed(context.actor, name, model)
+        else:
+            trial = await self._configuration.test(context.actor, {}, "", model, entry.id)
         await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
     async def enable(self, context: RequestContext) -> None:

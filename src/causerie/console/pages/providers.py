@@ -112,7 +112,8 @@ class ProvidersPages:
         """``POST /operator/providers/{provider}/probe``."""
         name, model = context.params["provider"], context.form.get("model")
         try:
-            await self._operations.probe(context.actor, name, model)
+            quick = bool(context.form.get("quick"))
+            await self._operations.probe(context.actor, name, model, quick=quick)
         except InvalidRequest as problem:
             view = await self._view(context)
             await context.show_problem(
