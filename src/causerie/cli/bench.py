@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from rich.console import Console
 from causerie.benchmark.figures import Figures
 from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
 from causerie.chat.separation import Separation
-from causerie.cli.access import Access
+from causerie.cli.access import Access, KeyOptions, access
 from causerie.cli.asking import explained, first_model
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.runs import line, show, show_compared, watch
@@ -22,10 +23,40 @@ from causerie.edge.ownership import owned
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
+from causerie.settings import Loaded
 from causerie.transport.client import HttpClient, Reach
 
 _STREAMS = [1, 4, 16]
 _FIRST_SECONDS = 600.0  # a model may have to be loaded for the first reply
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What to compare with (a base URL or a file, or nothing), and in which form it is shown."""
+
+    compare: str | None
+    as_json: bool
+
+
+def measure_and_tell(
+    own: tuple[str, Access],
+    asking: BenchPrompt,
+    loaded: Loaded,
+    comparison: Comparison,
+    model: str | None,
+    streams: list[int] | None,
+) -> None:
+    """Measure a provider, and another in turns with it, and print what was found."""
+    notes, compare = Console(stderr=True), comparison.compare
+    runs = [_Run(*own, asking, notes)]
+    before = _saved(compare) if compare is not None else None
+    if compare is not None and before is None:
+        other = compare.rstrip("/")
+        runs.append(_Run(other, access(other, loaded, KeyOptions(), None), asking, notes))
+    found, *others = asyncio.run(_in_turns(runs, model, streams or _STREAMS))
+    _tell(found, others[0] if others else before, compare or "", as_json=comparison.as_json)
+    if not any(one.replies for one in found):
+        raise CommandFailed("no reply came to its end")
 
 
 def _tell(

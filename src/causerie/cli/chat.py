@@ -10,7 +10,8 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from causerie.chat.separation import Separation
 from causerie.cli.answer_view import AnswerView
-from causerie.cli.asking import explained
+from causerie.cli.asking import explained, first_model
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode
@@ -28,11 +30,42 @@ from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
 from causerie.transport.client import HttpClient, Reach
 
 _LONG = 24 * 3600.0  # a person ends what takes too long
+
+
+@dataclass(frozen=True, slots=True)
+class ChatWishes:
+    """What a conversation is held with."""
+
+    thinking: bool | None
+    system: str | None
+    tools: Path | None
+    plain: bool
+
+
+def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
+    """Ask one question, or talk until the person leaves."""
+    with asyncio.Runner() as runner:
+        provider = _provider(base_url)
+        try:
+            fields = _fields(wishes.thinking, wishes.tools)
+            name = model or runner.run(first_model(provider, base_url))
+            target = partial(ProviderTarget, provider, separators=Separation())
+            system = _text(wishes.system) if wishes.system else None
+            says = Conversation(target, name, fields, system)
+            made = _Talk(runner, says, provider, base_url, plain=wishes.plain)
+            asked = _asked(question)
+            if asked is not None:
+                made.once(asked)
+            else:
+                made.at_length(f"{name} at {base_url}")
+        finally:
+            runner.run(provider.close())
 
 
 def _provider(base_url: str) -> Provider:

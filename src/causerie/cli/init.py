@@ -20,6 +20,9 @@ from causerie.cli.starter import (
     EVERY_MODEL,
     RemoteModels,
     StarterModel,
+    gateway_file,
+    model_file,
+    team_file,
 )
 from causerie.engines.weights.errors import BadReference
 from causerie.providers.known import KNOWN_PROVIDERS, KnownProvider
@@ -34,6 +37,29 @@ _KINDS = """What do you want to set up?
   gateway  one base URL in front of a provider
   team     a gateway with accounts, keys, budgets and a console
 """
+
+
+def write_configuration(
+    config: Path,
+    kind: Kind,
+    model: str | None,
+    provider: str | None,
+    context: str | int | None,
+    *,
+    asks: bool,
+) -> None:
+    """Write the file of this kind, and print the commands that come next; ``asks`` for the rest."""
+    if kind == "model":
+        if provider is not None:
+            raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
+        _write(config, model_file(_own(model, context, asks)))
+        _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
+        return
+    if context is not None:
+        raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
+    remote = _remote(provider, model, asks)
+    _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
+    _tell(config, _remote_commands(config, remote))
 
 
 def _may_write(file: Path, force: bool) -> None:

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import typer
 
-from causerie.accounts.issuing import NewKey
-from causerie.accounts.keys import ApiKey
+from causerie.accounts.issuing import KeyDraft, NewKey
+from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.people import SYSTEM
 from causerie.cli.accounts import as_json, day, table, with_accounts
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import KeyView, NewKeyView
+from causerie.settings import Settings
+from causerie.settings.addresses import door_addresses, names
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
+
+
+def drafted(
+    name: str,
+    lasts: timedelta | None,
+    doors: Sequence[str] | None,
+    models: Sequence[str] | None,
+    *,
+    management: bool,
+) -> KeyDraft:
+    """Return the key that is wanted; without doors or models it may use all."""
+    return KeyDraft(
+        name=name,
+        purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
+        expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+        doors=frozenset(doors) if doors else None,
+        models=frozenset(models) if models else None,
+    )
+
+
+def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
+    """Name models and doors on stderr that a key may use, and that there are not."""
+    _warn("model", draft.models, names(settings))
+    _warn("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
 def _change(

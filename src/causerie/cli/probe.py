@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import typer
 from rich.console import Console
 
 from causerie.cli.access import Access
 from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.matrix import ProbeProgress
+from causerie.cli.matrix import ProbeProgress, show
 from causerie.composition.provider_file import CannotWrite, NewProvider, write_entries
 from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
 from causerie.probe.asker import ProbeBounds, ProbeClient
@@ -26,6 +28,8 @@ from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
 from causerie.providers.dialect import CHAT, Dialect
 from causerie.providers.dialects import GENERIC
+from causerie.settings import Loaded
+from causerie.settings.load import FILE_NAME
 
 _WHOLE_SECONDS = 1800.0
 _QUICK_SECONDS = 60.0
@@ -138,6 +142,21 @@ class _Run:
 
     def _say(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def ask_and_tell(plan: _Plan, loaded: Loaded, *, as_json: bool, write: bool) -> None:
+    """Ask the models of the plan, print what they do, and write it into the configuration."""
+    notes = Console(stderr=True)
+    run = _Run(plan, notes)
+    interviews = asyncio.run(run.interviews())
+    if as_json:
+        typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
+    for one in interviews if not as_json else ():
+        show(Console(), one.entry, one.findings)
+    if write:
+        file = loaded.file or Path(FILE_NAME)
+        provider = NewProvider(plan.base_url, plan.access.place, run.dialect)
+        _write(file, provider, interviews, notes)
 
 
 def _write(

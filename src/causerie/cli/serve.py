@@ -8,16 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
+from causerie.cli import loop
+from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
 from causerie.cli.options import Engine
+from causerie.cli.stderr import heedless
+from causerie.composition.app import run_service
+from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.logging.setup import configure
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
 from causerie.settings.addresses import has_accounts
 from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
+
+
+def serve_until_stopped(read: ReadWith) -> None:
+    """Serve by the settings that ``read`` gives, and tell on the terminal how it goes."""
+    loaded, _ = checked(lambda: read((), None), commands=False)
+    with heedless():
+        configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
+        loop.run(run_service(loaded, _again(read), announcer))
 
 
 def _read(

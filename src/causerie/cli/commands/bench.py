@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from causerie.cli.exits import CommandFailed, reporting
+from causerie.cli.exits import reporting
 from causerie.cli.options import HERE, Config, KeyFile, KeyName, KeyText, Kind
 
 _MOST_STREAMS = 1024
@@ -85,13 +85,9 @@ def bench(
 
     `causerie bench http://gpu:8000/v1 -s 1 -s 32 -s 256 --seconds 30 --max-tokens 500`
     """
-    import asyncio
-
-    from rich.console import Console
-
     from causerie.benchmark.load import BenchPrompt
     from causerie.cli.access import KeyOptions, access
-    from causerie.cli.bench import _STREAMS, _in_turns, _Run, _saved, _tell
+    from causerie.cli.bench import Comparison, measure_and_tell
     from causerie.cli.in_force import settings_in_force
 
     with reporting():
@@ -99,13 +95,6 @@ def bench(
         loaded = settings_in_force(config, None)
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
         asking = BenchPrompt(prompt_tokens, max_tokens, same, seconds)
-        notes = Console(stderr=True)
-        runs = [_Run(address, reach, asking, notes)]
-        before = _saved(compare) if compare is not None else None
-        if compare is not None and before is None:
-            other = compare.rstrip("/")
-            runs.append(_Run(other, access(other, loaded, KeyOptions(), None), asking, notes))
-        found, *others = asyncio.run(_in_turns(runs, model, streams or _STREAMS))
-        _tell(found, others[0] if others else before, compare or "", as_json=as_json)
-        if not any(one.replies for one in found):
-            raise CommandFailed("no reply came to its end")
+        measure_and_tell(
+            (address, reach), asking, loaded, Comparison(compare, as_json), model, streams
+        )

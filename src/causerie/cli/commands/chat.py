@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -46,26 +45,7 @@ def chat(
 
     `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
     """
-    import asyncio
+    from causerie.cli.chat import ChatWishes, talk
 
-    from causerie.chat.separation import Separation
-    from causerie.cli.asking import first_model
-    from causerie.cli.chat import _asked, _fields, _provider, _Talk, _text
-    from causerie.cli.conversation import Conversation
-    from causerie.providers.target import ProviderTarget
-
-    with reporting(), asyncio.Runner() as runner:
-        provider = _provider(base_url)
-        try:
-            fields = _fields(thinking, tools)
-            name = model or runner.run(first_model(provider, base_url))
-            target = partial(ProviderTarget, provider, separators=Separation())
-            says = Conversation(target, name, fields, _text(system) if system else None)
-            talk = _Talk(runner, says, provider, base_url, plain=plain)
-            asked = _asked(question)
-            if asked is not None:
-                talk.once(asked)
-            else:
-                talk.at_length(f"{name} at {base_url}")
-        finally:
-            runner.run(provider.close())
+    with reporting():
+        talk(question, base_url, model, ChatWishes(thinking, system, tools, plain))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.exits import reporting
 from causerie.cli.options import Context
 
 Kind = Literal["model", "gateway", "team"]
@@ -45,30 +45,10 @@ def init(
 
     `causerie init --kind team --provider openai`
     """
-    from causerie.cli.init import (
-        _chosen_kind,
-        _flag,
-        _may_write,
-        _own,
-        _remote,
-        _remote_commands,
-        _tell,
-        _write,
-    )
-    from causerie.cli.starter import gateway_file, model_file, team_file
+    from causerie.cli.init import _chosen_kind, _may_write, write_configuration
 
     with reporting():
         _may_write(config, force)
         asks = kind is None
         kind = kind or _chosen_kind()
-        if kind == "model":
-            if provider is not None:
-                raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-            _write(config, model_file(_own(model, context, asks)))
-            _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
-            return
-        if context is not None:
-            raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
-        remote = _remote(provider, model, asks)
-        _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-        _tell(config, _remote_commands(config, remote))
+        write_configuration(config, kind, model, provider, context, asks=asks)

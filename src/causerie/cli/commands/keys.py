@@ -56,22 +56,14 @@ def create(
 
     `causerie keys create rockets --management`
     """
-    from causerie.accounts.issuing import KeyDraft, NewKey
-    from causerie.accounts.keys import Purpose
+    from causerie.accounts.issuing import NewKey
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import the_project, with_accounts
-    from causerie.cli.keys import _show_new, _warn
-    from causerie.settings.addresses import door_addresses, names
+    from causerie.cli.keys import _show_new, drafted, warn_of_unknown
 
     with reporting():
-        now = datetime.now(UTC)
-        draft = KeyDraft(
-            name=name,
-            purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
-            expires_at=None if days is None else now + timedelta(days=days),
-            doors=frozenset(doors) if doors else None,
-            models=frozenset(models) if models else None,
-        )
+        lasts = None if days is None else timedelta(days=days)
+        draft = drafted(name, lasts, doors, models, management=management)
 
         async def make(accounts: Accounts) -> NewKey:
             found = await the_project(accounts, project)
@@ -79,12 +71,7 @@ def create(
 
         settings, made = with_accounts(config, pairs, make)
         _show_new(made, json)
-        _warn("model", draft.models, names(settings))
-        _warn(
-            "door",
-            draft.doors,
-            [door_address.door.name for door_address in door_addresses(settings)],
-        )
+        warn_of_unknown(draft, settings)
 
 
 @app.command("list")

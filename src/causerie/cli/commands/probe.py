@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,18 +70,10 @@ def probe(
 
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
     """
-    import asyncio
-
-    import msgspec
-    from rich.console import Console
-
     from causerie.cli.access import KeyOptions, access
     from causerie.cli.in_force import settings_in_force
-    from causerie.cli.matrix import show
-    from causerie.cli.probe import _QUICK_SECONDS, _WHOLE_SECONDS, _check_api, _Plan, _Run, _write
-    from causerie.composition.provider_file import NewProvider
+    from causerie.cli.probe import _QUICK_SECONDS, _WHOLE_SECONDS, _check_api, _Plan, ask_and_tell
     from causerie.probe.asker import ProbeBounds
-    from causerie.settings.load import FILE_NAME
 
     with reporting():
         if quick and write:
@@ -94,13 +85,4 @@ def probe(
         total = total_seconds or (_QUICK_SECONDS if quick else _WHOLE_SECONDS)
         bounds = ProbeBounds(seconds)
         plan = _Plan(address, tuple(models or ()), reach, bounds, total, yes, quick)
-        notes = Console(stderr=True)
-        run = _Run(plan, notes)
-        interviews = asyncio.run(run.interviews())
-        if as_json:
-            typer.echo(msgspec.json.encode([one.report(address) for one in interviews]))
-        for one in interviews if not as_json else ():
-            show(Console(), one.entry, one.findings)
-        if write:
-            file = loaded.file or Path(FILE_NAME)
-            _write(file, NewProvider(address, reach.place, run.dialect), interviews, notes)
+        ask_and_tell(plan, loaded, as_json=as_json, write=write)

@@ -86,16 +86,8 @@ def serve(
 
     `causerie serve --config causerie.toml --model small`
     """
-    from rich.console import Console
-
-    from causerie.cli import loop
-    from causerie.cli.announcement import ConsoleAnnouncer
     from causerie.cli.in_force import flag
-    from causerie.cli.serve import _again, _read, chosen_models, with_options
-    from causerie.cli.stderr import heedless
-    from causerie.composition.app import run_service
-    from causerie.composition.validated import checked
-    from causerie.logging.setup import configure
+    from causerie.cli.serve import _read, chosen_models, serve_until_stopped, with_options
     from causerie.settings import ModelSettings, Settings
 
     with reporting():
@@ -112,8 +104,4 @@ def serve(
             return with_options(chosen_models(settings, ref, id, model, engine), options)
 
         read = partial(_read, config, pairs, flags, choose, frozenset(model or ()))
-        loaded, _ = checked(read, commands=False)
-        with heedless():
-            configure(loaded.settings.logging.level, loaded.settings.logging.format)
-            announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-            loop.run(run_service(loaded, _again(read), announcer))
+        serve_until_stopped(read)
