@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from causerie.cli.asking import HERE, explained
+from causerie.cli.asking import explained
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, Conversation
 from causerie.cli.exits import CommandFailed
+from causerie.cli.options import HERE
 from causerie.errors import ServiceError
 from causerie.transport.errors import TransportFailed
 

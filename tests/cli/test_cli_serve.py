@@ -10,6 +10,7 @@ import shlex
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +22,8 @@ from typer.testing import CliRunner
 
 from causerie.cli.announcement import ConsoleAnnouncer, block
 from causerie.cli.root import app
-from causerie.cli.serve import chosen_models, id_of
+from causerie.cli.serve import _read, chosen_models, id_of
+from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
 from causerie.settings import (
@@ -32,7 +34,9 @@ from causerie.settings import (
     ProviderSettings,
     ServerSettings,
     Settings,
+    SettingsError,
 )
+from causerie.settings.entries import Entry, merged
 
 
 @pytest.mark.parametrize(
@@ -264,3 +268,21 @@ def test_a_model_answers_to_the_name_by_which_it_is_served() -> None:
     assert (model.id, model.aliases) == ("smollm2-135m", ("smollm2:135m", "smollm2"))
     [model] = chosen_models(Settings(), "./own.gguf", "mine", None, None)
     assert model.aliases == ()
+
+
+def test_a_model_that_is_named_may_be_an_entry_of_the_database(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(
+        '[[doors]]\nname = "hosted"\nkind = "hosted"\n[[models]]\nid = "filed"\nengine = "fake"\n'
+    )
+
+    def choose(settings: Settings) -> tuple[ModelSettings, ...]:
+        return chosen_models(settings, None, None, ["kept"], None)
+
+    read = partial(_read, file, None, [], choose, frozenset({"kept"}))
+    entries = [Entry("models", name, {"engine": "fake"}) for name in ("kept", "other")]
+    found = merged(read, entries)
+    assert [one.id for one in found.settings.models] == ["kept"]
+    assert found.left_out == {("models", "other"): ("`--model` of the command line leaves it out",)}
+    with pytest.raises(SettingsError, match="no model has the id kept; there are: none"):
+        checked_with(read)
