@@ -239,6 +239,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-audit": "/operator/audit",
         "providers": "/operator/providers",
         "alerts": "/operator/alerts",
+        "alert-webhook": "/operator/alerts/channels/new?kind=webhook",
+        "alert-email": "/operator/alerts/channels/new?kind=email",
         "providers-of-a-model": "/operator/providers?model=a/m",
         "endpoint": "/operator/providers/north",
         "provider-quiet": "/operator/providers/south",
