@@ -234,7 +234,7 @@ async def test_requests_that_share_a_cache_take_turns_and_none_fails(
 ) -> None:
     """Each may fill it alone, and together they may need four times what it holds."""
     write(tmp_path / "tiny.gguf", gguf)
-    options = LlamaCppOptions(context=512, parallel=4, cache_tokens=512, threads=THREADS)
+    options = LlamaCppOptions(context=256, parallel=4, cache_tokens=256, threads=THREADS)
     engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
     queue = SlotQueue("tiny", lambda: 4, 10, 600, lambda: engine.status().cache_tokens or 0)
     await engine.start()
@@ -250,10 +250,10 @@ async def test_requests_that_share_a_cache_take_turns_and_none_fails(
 
     try:
         async with compiling(engine, queue.reserve) as chat:
-            limits = (None, 60, None, 90, 60, 200)
+            limits = (None, 60, None, 30, 60, 100)
             asked = (fill(chat, f"{n} why? " * 20, most) for n, most in enumerate(limits))
             for most, used in zip(limits, await asyncio.gather(*asked), strict=True):
-                assert used.completion >= (most or 512 - used.prompt)
+                assert used.completion >= (most or 256 - used.prompt)
             again = await fill(chat, "5 why? " * 20, 8)
             assert again.cached >= SHARE * again.prompt - _READ_AGAIN
     finally:
