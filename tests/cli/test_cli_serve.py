@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from causerie.cli.announcement import ConsoleAnnouncer, block
 from causerie.cli.root import app
-from causerie.cli.serve import _read, chosen_models, id_of
+from causerie.cli.serve import chosen_models, id_of, read_settings
 from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
@@ -283,7 +283,7 @@ def test_a_model_that_is_named_may_be_an_entry_of_the_database(tmp_path: Path) -
     def choose(settings: Settings) -> tuple[ModelSettings, ...]:
         return chosen_models(settings, None, None, ["kept"], None)
 
-    read = partial(_read, file, None, [], choose, frozenset({"kept"}))
+    read = partial(read_settings, file, None, [], choose, frozenset({"kept"}))
     entries = [Entry("models", name, {"engine": "fake"}) for name in ("kept", "other")]
     found = merged(read, entries)
     assert [one.id for one in found.settings.models] == ["kept"]
