@@ -37,6 +37,12 @@ OPEN = {
     "/catalog",
     "/catalog/compare",
     "/catalog/{author}/{slug}",
+    "/catalog/{author}/{slug}/chat",
+    "/providers",
+    "/providers/{provider}",
+    "/logos/{name}",
+    "/rankings",
+    "/rankings.json",
 }
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 71 * 1907321 }}"
 
