@@ -225,25 +225,19 @@ async def a_breaker_opens_and_closes_for_both(service_view: Replicas) -> None:
     key = await service_view.key()
     service_view.upstream.broken = True
 
-    async def states(wanted: str) -> None:
-        async def found() -> bool:
-            return [await service_view.target(n) for n in range(2)] == [wanted] * 2
-
-        await eventually(found)
+    async def up(number: int) -> bool:
+        return await service_view.target(number) == "up"
 
     async def opened() -> bool:
         await service_view.ask(0, key)
-        return await service_view.target(0) == "down"
+        return not await up(0) and not await up(1)
+
+    async def closed() -> bool:
+        return (await service_view.ask(0, key)).status == 200 and await up(0) and await up(1)
 
     await eventually(opened)
-    await states("down")
     service_view.upstream.broken = False
-
-    async def answered() -> bool:
-        return (await service_view.ask(0, key)).status == 200
-
-    await eventually(answered)
-    await states("up")
+    await eventually(closed)
 
 
 async def test_what_a_killed_service_held_is_free_again(

@@ -57,7 +57,12 @@ async def test_a_breaker_opens_and_closes_in_all_replicas_and_nobody_repeats_it(
     assert here.tells(there)
     assert there.state.state() == "down"
     assert there.state.breaker.reason == here.state.breaker.reason
-    assert 0 < there.state.breaker.wait() <= LONGEST_WAIT_SECONDS
+    assert 0 < there.state.breaker.wait() <= 1
+    assert not there.tells(here)
+    for replica in (here, there):
+        replica.clock.now += 2
+        assert replica.state.state() == "half_open"
+    assert not here.tells(there)
     assert not there.tells(here)
     here.clock.now += LONGEST_WAIT_SECONDS
     await here.asked()

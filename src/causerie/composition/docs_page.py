@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from causerie.edge.application import Edge
 from causerie.edge.doors import nothing_at
 from causerie.edge.errors import method_not_allowed
@@ -61,11 +59,10 @@ class DocsMount:
 
 
 def _make(settings: Settings) -> DocsPage:
-    from causerie.console.branding import Branding  # noqa: PLC0415 - as below
+    from causerie.composition.branding import branding  # noqa: PLC0415 - as below
     from causerie.console.docs_page import DocsPage  # noqa: PLC0415 - memory, for readers only
 
-    brand = Branding(**structs.asdict(settings.branding))
-    return DocsPage(_STATIC, brand, settings.server.max_messages)
+    return DocsPage(_STATIC, branding(settings.branding), settings.server.max_messages)
 
 
 def _router(settings: Settings) -> str:

@@ -19,7 +19,7 @@ from causerie.routing.target_state import TargetState
 
 SAMPLES = 200  # of a kind in a report; the others are only counted
 _OWN_EVIDENCE_SECONDS = 2.0
-_LEAST_WAIT_SECONDS = 1.0
+_WAIT_SECONDS = 1.0  # that a target is left alone here because it failed elsewhere
 _LONGER_SECONDS = 0.5  # by which a wait must have grown to be told again
 
 
@@ -114,12 +114,12 @@ class _Told:
         elif condition.kind == "full":
             breaker.full(condition.seconds, condition.reason)
         elif not found_here:
-            self.state.told_down(condition.seconds, condition.reason)
+            self.state.told_down(_WAIT_SECONDS, condition.reason)
 
     def _changed(self) -> BreakerCondition | None:
         now = _condition(self.state.breaker)
         until = self.state.breaker.clock() + now.seconds
-        longer = now.kind != "up" and until > self._until + _LONGER_SECONDS
+        longer = now.seconds > 0 and until > self._until + _LONGER_SECONDS
         if now.kind == self._kind and not longer:
             return None
         self._note(now)
@@ -132,7 +132,7 @@ class _Told:
 
 def _condition(breaker: CircuitBreaker) -> BreakerCondition:
     if breaker.open:
-        return BreakerCondition("down", max(breaker.wait(), _LEAST_WAIT_SECONDS), breaker.reason)
+        return BreakerCondition("down", breaker.wait(), breaker.reason)
     if breaker.state() == "full":
         return BreakerCondition("full", breaker.wait(), breaker.reason)
     return BreakerCondition()
