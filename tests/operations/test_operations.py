@@ -338,7 +338,7 @@ async def test_results_of_former_versions_are_taken_over_once(lite: World, tmp_p
     await results.take_over(tmp_path)
     assert await results.of("north") == {"m": Kept(newest=former)}
     assert await results.of("south") == {"m": Kept(newest=newer)}
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.json"))
 
 
 async def test_a_strict_request_is_explained_by_the_fields_that_it_would_be_rejected_for(

@@ -331,6 +331,14 @@ def test_continuing_needs_a_message_to_continue() -> None:
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{"}}
 
 
+def test_what_a_provider_put_beside_a_call_is_an_object() -> None:
+    for wrong in ([None], "text", 3):
+        calls = [{**CALL, "extra_content": wrong}]
+        error = refuse(messages=[USER, {"role": "assistant", "tool_calls": calls}])
+        assert error.code == "invalid_type"
+        assert error.param == "messages[1].tool_calls[0].extra_content"
+
+
 def test_messages_of_every_role() -> None:
     request = read(
         messages=[

@@ -135,6 +135,7 @@ def _reasoning(fields: ObjectReader) -> str | None:
 def _call(fields: ObjectReader) -> ToolCall:
     if fields.has("type") and fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
+    fields.child("extra_content")  # goes to its provider as it is
     function = fields.required_object("function")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
