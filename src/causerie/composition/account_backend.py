@@ -84,10 +84,8 @@ async def account_backend(
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
-        budgets, recorder = (
-            Budgets(reader, time.time_ns, shared_budgets=shared_budgets),
-            Recorder(sql, _clock),
-        )
+        budgets = Budgets(reader, time.time_ns, shared_budgets=shared_budgets)
+        recorder = Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
             await stack.enter_async_context(key_cache)
