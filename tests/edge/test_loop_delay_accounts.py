@@ -99,15 +99,16 @@ _OF_A_PROJECT = (
     *("/activity?request_id=req-5", "/usage?range=30d", "/usage?range=24h&by=key"),
     *("/usage?range=30d&by=user&metric=tokens", "/usage?range=30d&by=app", "/usage?by=app&page=9"),
     *("/usage.csv?range=30d&by=key", "/usage.csv?range=24h&by=app", "/models", "/playground"),
+    *("/models?q=amber&sort=price", "/models?parameter=tools&takes=image&page=3"),
+    "/models?max=1&context=32000&sort=context",
 )
 _OF_THE_SERVICE = (
     *("/profile", "/operator", "/operator/users", "/operator/users?find=person", "/operator/audit"),
     *("/operator/users/{user}/disable", "/operator/projects", "/operator/projects/new"),
     *("/operator/usage?range=30d&by=user&times=yes", "/operator/usage?range=30d&by=app"),
     *("/operator/usage.csv?range=30d&by=user", "/operator/activity?range=30d"),
-    *("/catalog", "/catalog?q=amber&sort=price", "/catalog?parameter=tools&takes=image&page=3"),
-    *("/catalog/compare?model=author-1/model-1&model=author-2/model-2",),
-    *("/catalog/author-1/model-1", "/catalog?max=1&context=32000&sort=context"),
+    *("/catalog/compare?model=author-1/model-1&model=author-2/model-2", "/rankings"),
+    *("/catalog/author-1/model-1", "/providers"),
 )
 
 
@@ -145,7 +146,7 @@ async def _send_forms(clients: Clients, project: str) -> None:
         for body in _forms():
             assert await clients.send("POST", project + path, body, sent) < 500, (path, body[:40])
     for query in _queries():
-        for page in (f"{project}/usage", f"{project}/keys", "/console/catalog"):
+        for page in (f"{project}/usage", f"{project}/keys", f"{project}/models"):
             assert await clients.get(f"{page}?{query}") < 500, (page, query[:40])
 
 

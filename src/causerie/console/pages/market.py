@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import to_builtins
@@ -12,7 +13,7 @@ from causerie.catalog.listing import Listing
 from causerie.console.catalogue import view
 from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
-from causerie.console.market.providers import providers
+from causerie.console.market.providers import ProviderRow, providers
 from causerie.console.market.row import price, row
 from causerie.console.market.trend import trend
 from causerie.console.ports import ServiceView
@@ -76,14 +77,13 @@ class MarketPages:
 
     async def providers(self, context: RequestContext) -> None:
         """``GET /providers``: those of the catalog."""
-        market = self._market()
-        found = providers(market.entries(), market.history)
+        found = await _providers(self._market())
         await context.show_openly("catalog/providers.html", providers=found)
 
     async def provider(self, context: RequestContext) -> None:
         """``GET /providers/{provider}``."""
         market, name = self._market(), context.params["provider"]
-        for each in providers(market.entries(), market.history):
+        for each in await _providers(market):
             if each.name == name:
                 await context.show_openly(
                     "catalog/provider.html", row=each, base=context.base + market.prefix
@@ -103,6 +103,11 @@ class MarketPages:
         if market is None:
             raise NotFound("There is no such page.")
         return market
+
+
+async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
+    """Return them off the event loop: there may be thousands of endpoints."""
+    return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
 def _variants(one: Listing, market: DoorCatalog) -> Sequence[Listing]:
