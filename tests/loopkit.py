@@ -193,20 +193,3 @@ def called(arguments: str) -> list[Mapping[str, Any]]:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     result = {"role": "tool", "tool_call_id": "c", "content": "1"}
     return [*HI, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
-
-
-def _slowness() -> float:
-    """Return how many times longer than usual this machine needs for a piece of work."""
-    return min(max(min(map(_work_seconds, range(5))) / _USUAL_SECONDS, 1.0), 4.0)
-
-
-def _work_seconds(_: int) -> float:
-    started = time.perf_counter()
-    for _ in range(500):
-        sum(range(1000))
-    return time.perf_counter() - started
-
-
-_USUAL_SECONDS = 0.006  # of that work, where the bound was set
-BOUND = 0.05 * _slowness()
-"""Longest time of one callback in seconds; as much longer as the machine is slower than usual."""
