@@ -32,7 +32,7 @@ _FIRST_SECONDS = 600.0  # a model may have to be loaded for the first reply
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What to compare with (a base URL or a file, or nothing), and in which form it is shown."""
+    """The other side (a base URL, a file, or nothing), and the form in which it is shown."""
 
     compare: str | None
     as_json: bool

@@ -40,7 +40,7 @@ _LONG = 24 * 3600.0  # a person ends what takes too long
 
 @dataclass(frozen=True, slots=True)
 class ChatWishes:
-    """What a conversation is held with."""
+    """Wishes for a conversation."""
 
     thinking: bool | None
     system: str | None

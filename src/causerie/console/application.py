@@ -54,7 +54,7 @@ class SignUp:
 
 @dataclass(frozen=True, slots=True)
 class OpenPages:
-    """What strangers may do and see in addition to reading the catalog."""
+    """Rights of strangers in addition to reading the catalog."""
 
     sign_up: SignUp | None = None
     rankings: bool = False

@@ -18,7 +18,7 @@ from causerie.engines.weights.gguf import parts, read_header
 
 
 class GgufLaunch(Protocol):
-    """What is decided before a start."""
+    """Decisions that are made before a start."""
 
     @property
     def context(self) -> int:

@@ -39,7 +39,7 @@ CompletionPrice = Annotated[Amount, Meta(description="The same for output.")]
 
 
 class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How prices follow from those that the provider publishes."""
+    """Rules by which prices follow from those that the provider publishes."""
 
     margin: Margin = ""
     prompt: PromptPrice = ""

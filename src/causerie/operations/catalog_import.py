@@ -49,7 +49,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PriceRules:
-    """How prices follow from those that the provider publishes."""
+    """Rules by which prices follow from those that the provider publishes."""
 
     margin: Decimal | None = None
     """In percent. ``None``: none for new endpoints; others keep the one that they have."""

@@ -1,4 +1,4 @@
-"""Which target answered a conversation last, where its beginning is in the prompt cache.
+"""The target that answered a conversation last: its prompt cache has the beginning.
 
 Hashing alone sends a conversation back to the target of its own that was full or away for a while,
 and that has nothing of it. Each process remembers its own conversations: at most so many, the one

@@ -74,7 +74,7 @@ class TargetReporter:
 
 
 class _Told:
-    """What was told of one target, by this replica or to it."""
+    """News of one target that this replica told, or was told."""
 
     def __init__(self, state: TargetState) -> None:
         self.state = state

@@ -1,1 +1,1 @@
-"""What each command takes and says of itself; what carries it out is imported when it runs."""
+"""Options and help of each command; the modules that carry it out are imported when it runs."""
