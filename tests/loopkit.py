@@ -38,6 +38,9 @@ PATHS = {
     "gateway": "/gateway/v1/chat/completions",
     "endpoint": "/endpoints/endpoint/v1/chat/completions",
 }
+BOUND_SECONDS = 0.05
+"""Longest time of one callback on a usual machine."""
+_WORK_SECONDS = 0.006  # of :func:`_work` on a usual machine, where the bound was set
 HI: list[Mapping[str, Any]] = [{"role": "user", "content": "Hi"}]
 
 
@@ -51,6 +54,15 @@ class Watch:
         self.longest = 0.0
         self.what = ""
         self._apart = 0.0
+
+    @property
+    def too_long(self) -> bool:
+        """Whether a callback took longer than the bound, on a slow machine as much longer.
+
+        How slow it is is asked where it decides: machines that others use change from one second
+        to the next.
+        """
+        return self.longest > BOUND_SECONDS and self.longest > BOUND_SECONDS * _slowness()
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -106,6 +118,19 @@ class Watch:
     def _took(self, seconds: float, handle: asyncio.Handle) -> None:
         if seconds > self.longest:
             self.longest, self.what = seconds, repr(handle)[:300]
+
+
+def _slowness() -> float:
+    """Return how many times longer than a usual machine this one needs for a piece of work now."""
+    return min(_work() for _ in range(5)) / _WORK_SECONDS
+
+
+def _work() -> float:
+    """Return the seconds of processor time of a fixed piece of work."""
+    started = time.thread_time()
+    for _ in range(500):
+        sum(range(1_000))
+    return time.thread_time() - started
 
 
 class Provider(socketserver.ThreadingTCPServer):

@@ -19,6 +19,7 @@ from causerie.chat.token_cache import ControlMatch, EncodedText, TokenCache, Tok
 from causerie.runtime.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
+_MANY = 400  # texts of users in it, likewise: each stands between control tokens
 _TURN = 1_000  # pieces between two turns of other requests
 _REMEMBERED = 8192  # forged texts whose ids are kept
 
@@ -133,7 +134,7 @@ class PromptEncoder:
         text; 0 where a user's text looks like a control token. Raises :class:`PromptTooLong` where
         they are far more than ``most``.
         """
-        long = len(rendered.text) > _LONG
+        long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )

@@ -34,6 +34,7 @@ _OWN = frozenset(
 )
 _LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
 _MANY = 200  # messages, likewise
+_MANY_TOOLS = 32  # likewise: each is copied, measured and written as JSON
 
 
 class Renderer(Protocol):
@@ -62,10 +63,8 @@ class OwnRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         """Return the prompt of a request."""
         work = partial(prompt_of, self.template, self.form, request)
-        size = sum(len(message.text) for message in request.messages)
-        small = not request.large and size <= _LONG and len(request.messages) <= _MANY
         with template_failures(request.model):
-            return work() if small else await offload(work)
+            return await offload(work) if _is_long(request) else work()
 
     async def before_call(self, request: ChatRequest) -> str | None:
         """Return what stands between a text and its call in the history."""
@@ -89,6 +88,12 @@ def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str
 def is_own(source: str) -> bool:
     """Return whether the template comes with this program."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest() in _OWN
+
+
+def _is_long(request: ChatRequest) -> bool:
+    messages = request.messages
+    many = len(messages) > _MANY or len(request.tools) > _MANY_TOOLS
+    return request.large or many or sum(len(message.text) for message in messages) > _LONG
 
 
 @contextmanager

@@ -9,6 +9,7 @@ each control token the engine is asked once whether that is so.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Protocol
 
 from causerie.chat.reply_tokens import PromptEnd, ReplyTokens
 from causerie.engines.base import PromptTooLong
-from causerie.runtime.offload import offload
+from causerie.runtime.offload import Turns, offload
 
 _MOST = 4_000_000  # characters, of a model; two to four times as many bytes
 # Around a control token, where some tokenizers take away or add blanks.
@@ -82,8 +83,10 @@ class TokenCache:
         """
         if not await self._all_apart(heads, engine):
             return EncodedText(await engine.tokenize([text], special=True))
+        turns = Turns()
         segments = _cut(text, heads)
         segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
+        await turns.pause()
         replies, before = self._replies.of(segments)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
         found = {one: self._recalled(one) for one in segment_ids if one in asked}
@@ -96,12 +99,13 @@ class TokenCache:
             if parts is None:
                 return EncodedText(await engine.tokenize([text], special=True))
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
+        await turns.pause()
         every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
         end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
         _check(count, most)
         few = count <= _FEW
-        before = sum(head.at <= parting for head in heads)
+        before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
         return EncodedText(_joined(every) if few else await offload(_joined, every), end, shared)
 

@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
             self._server.traffic.send(self._transport, data)
         return self.full is None
 
-    def finish(self, exchange: Exchange, data: bytes) -> None:
+    def finish(self, exchange: Exchange, data: bytes | memoryview) -> None:
         if self._over:
             return
         self._server.traffic.send(self._transport, data)

@@ -29,6 +29,7 @@ _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _header_line = ": ".join  # of a name and its value
 _BEGINNING = "HTTP/1.1 "  # of every response
+_LARGE = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
 
 
 class ClientGone(Exception):
@@ -264,7 +265,13 @@ class Exchange(msgspec.Struct, eq=False):
         """Send a whole response; ``headers`` are by lower-case name."""
         head = self._head(status, content_type, headers or {}, len(body))
         self.ended = True
-        self.wire.finish(self, head if self.head.method == "HEAD" else head + body)
+        if self.head.method == "HEAD":
+            self.wire.finish(self, head)
+        elif len(body) <= _LARGE:
+            self.wire.finish(self, head + body)
+        else:
+            self.wire.write(head)
+            self.wire.finish(self, memoryview(body))  # of which no part is copied to be sent
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send ``value`` with status 200."""

@@ -14,12 +14,14 @@ from causerie.protocol.events import (
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    ToolCallStarted,
 )
 
 PORTION = 64 * 1024
 """The size of what is handed on at once, about, in characters."""
 _TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
+_CALL_SIZE = 64  # likewise, as a call without its name and arguments
 
 
 def in_portions(batch: Batch) -> list[Batch]:
@@ -70,6 +72,7 @@ _SIZES: Mapping[type, Callable[[Any], int]] = {
     TextDelta: _size_of_text,
     ReasoningDelta: lambda event: len(event.text),
     ToolCallDelta: lambda event: len(event.arguments),
+    ToolCallStarted: lambda event: _CALL_SIZE + len(event.name),
 }
 
 

@@ -30,7 +30,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.busy_poll_seconds = 0.0
-        self._held: list[tuple[asyncio.WriteTransport, bytes]] = []
+        self._held: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
         self._came = 0  # pieces that were read and are not handled yet
         self._unanswered = 0  # that are being handled; each is thought to have one answer
         self._turns = False  # whether another turn was asked for
@@ -56,7 +56,7 @@ class Traffic:
         if not self._turns:
             self._ask_turn()
 
-    def send(self, transport: asyncio.WriteTransport, data: bytes) -> None:
+    def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
         """Write to a connection, now or when what came alongside it was handled, in this order."""
         self._unanswered -= 1
         held = self._held
