@@ -30,8 +30,8 @@ from vllm_pool.compared import Servers
 from vllm_pool.compared import compared as really_compared
 from vllm_pool.measured import Work
 
-from causerie.engines.vllm.choice import MemberLoad, least_cost
-from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
+from causerie.engines.pool.choice import MemberLoad, least_cost
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 MEMBERS = 64
 CACHE = 8_192  # blocks that a member keeps

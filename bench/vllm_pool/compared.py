@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.base import ModelFacts
-from causerie.engines.vllm.pool import VllmPool
+from causerie.engines.pool.pool import EnginePool
 from vllm_pool.measured import Measured, Work, in_turn, measured, started
 
 BLOCK = 32  # tokens of a block of vLLM
@@ -38,7 +38,7 @@ async def compared(servers: Servers, work: Work, seed: int) -> bool:
     best = work.best_rate(2 * servers.blocks, BLOCK)
     print(f"{work}: a cache of both memories hits {best:.1%}", flush=True)
     async with started(servers.options(), servers.folder) as pool:
-        assert isinstance(pool, VllmPool)
+        assert isinstance(pool, EnginePool)
         words = _words(await pool.facts())
         turns = await measured(in_turn(pool), work.prompts(f"turns {seed}", words))
         _say("round robin", turns)

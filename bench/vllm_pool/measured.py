@@ -17,7 +17,7 @@ import msgspec
 from causerie.composition.vllm_engines import vllm_engine
 from causerie.engines.base import EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.fleet import ManagedEngine
-from causerie.engines.vllm.pool import VllmPool
+from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
 from causerie.settings import ModelSettings
 
@@ -84,7 +84,7 @@ async def started(options: dict[str, object], folder: Path) -> AsyncIterator[Man
     engine = await vllm_engine(msgspec.convert(told, ModelSettings), folder, None, LOAD_SECONDS)
     try:
         await engine.start()
-        if isinstance(engine, VllmPool):
+        if isinstance(engine, EnginePool):
             while {member.state for member in engine.status().members} != {EngineState.READY}:  # noqa: ASYNC110
                 await asyncio.sleep(0.5)  # nothing tells of the second one
         yield engine
@@ -92,7 +92,7 @@ async def started(options: dict[str, object], folder: Path) -> AsyncIterator[Man
         await engine.stop()
 
 
-def in_turn(pool: VllmPool) -> Generate:
+def in_turn(pool: EnginePool) -> Generate:
     """Round robin over the members, beside the choice of the pool."""
     turns = cycle(member.engine for member in pool._members.every())
     return lambda request: next(turns).generate(request)

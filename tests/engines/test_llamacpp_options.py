@@ -46,7 +46,7 @@ KV = 16 * 8 * 128 * 2  # bytes a token
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(module, "available_memory", lambda: 64 * GIB)
     monkeypatch.setattr(fit, "free_memory", lambda: 64 * GIB)
-    monkeypatch.setattr(module, "cores", lambda: 16)
+    monkeypatch.setattr(module, "cores", lambda **_: 16)
     monkeypatch.setattr(module, "has_gpu", lambda: False)
     return monkeypatch
 
@@ -57,7 +57,7 @@ def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
-    for name in set(LlamaCppOptions.__slots__) - {"requantize", "cache", "speculation"}:
+    for name in set(LlamaCppOptions.__slots__) - {"requantize", "cache", "speculation", "part"}:
         assert getattr(launch, name) == getattr(options, name)
 
 
@@ -128,7 +128,7 @@ def test_a_laptop_of_16_gb_holds_what_the_documentation_says(machine: pytest.Mon
 
 
 def test_few_cores_get_four_slots(machine: pytest.MonkeyPatch) -> None:
-    machine.setattr(module, "cores", lambda: 2)
+    machine.setattr(module, "cores", lambda **_: 2)
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
     assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 64)
 

@@ -21,18 +21,18 @@ from test_vllm_pool import GREEDY, ONE, run
 from vllm_stand_in import Server, listening
 
 from causerie.engines.base import EngineState, TextRequest, Token
-from causerie.engines.vllm import discovery
-from causerie.engines.vllm.discovery import (
+from causerie.engines.pool import discovery
+from causerie.engines.pool.discovery import (
     Discovery,
     MemberAddress,
     Unresolved,
     lookup,
     targets,
 )
+from causerie.engines.pool.pool import EnginePool
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import Elsewhere
-from causerie.engines.vllm.pool import VllmPool
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
@@ -198,7 +198,7 @@ async def test_members_come_and_go_with_the_answers_of_a_resolver(tmp_path: Path
             reach = Reach(host=address.host)
             return VllmEngine("m", served, Elsewhere(address.url, parallel=4, reach=reach))
 
-        pool = VllmPool("m", [f"http://vllm:{port}"], make, names)
+        pool = EnginePool("m", [f"http://vllm:{port}"], make, names)
         there.push_async_callback(pool.stop)
         starting = asyncio.ensure_future(pool.start())
         await names.again()

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports, until
 
-from causerie.engines.vllm import kv_subscriber, member_cache
-from causerie.engines.vllm.kv_events import UnreadableEvents, decoded
-from causerie.engines.vllm.kv_subscriber import KvEndpoint
-from causerie.engines.vllm.kv_view import KvView
-from causerie.engines.vllm.member_cache import BOTH, KV_EVENTS, SENT, MemberCache
-from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
+from causerie.engines.pool import kv_subscriber, member_cache
+from causerie.engines.pool.kv_events import UnreadableEvents, decoded
+from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.kv_view import KvView
+from causerie.engines.pool.member_cache import BOTH, KV_EVENTS, SENT, MemberCache
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 pytestmark = pytest.mark.timeout(60)
 

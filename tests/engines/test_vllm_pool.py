@@ -12,12 +12,12 @@ from test_vllm_engine import GREEDY, asked, behave, made, until, written
 from vllm_stand_in import CONTEXT, Server, listening
 
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
+from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.pool.pool import EnginePool
 from causerie.engines.vllm import server as server_module
-from causerie.engines.vllm.discovery import MemberAddress
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import Elsewhere
-from causerie.engines.vllm.pool import VllmPool
 from causerie.transport.client import Reach
 
 pytestmark = pytest.mark.timeout(60)
@@ -65,14 +65,14 @@ async def places(folder: Path, number: int) -> AsyncIterator[list[Place]]:
 
 
 @asynccontextmanager
-async def pool_of(folder: Path, every: Sequence[Place]) -> AsyncIterator[VllmPool]:
+async def pool_of(folder: Path, every: Sequence[Place]) -> AsyncIterator[EnginePool]:
     served = ServedFolder(made(folder), weights=False)
 
     def make(address: MemberAddress) -> VllmEngine:
         where = Elsewhere(address.url, parallel=4, reach=Reach(host=address.host))
         return VllmEngine("m", served, where, load_seconds=30.0)
 
-    pool = VllmPool("m", [place.address for place in every], make)
+    pool = EnginePool("m", [place.address for place in every], make)
     try:
         await pool.start()
         await until(lambda: not pool.status().detail)  # all of them are there
@@ -81,7 +81,7 @@ async def pool_of(folder: Path, every: Sequence[Place]) -> AsyncIterator[VllmPoo
         await pool.stop()
 
 
-async def run(pool: VllmPool, prompt: Sequence[int], tokens: int = 2) -> list[Output]:
+async def run(pool: EnginePool, prompt: Sequence[int], tokens: int = 2) -> list[Output]:
     async with pool.generate(TextRequest(list(prompt), tokens, GREEDY)) as outputs:
         return [output async for output in outputs]
 
@@ -175,7 +175,7 @@ async def test_one_that_breaks_off_is_followed_by_another_from_the_same_tokens(
         assert stopped.completion_tokens == len(began) + len(tokens)
 
 
-async def whole(pool: VllmPool, prompt: Sequence[int]) -> list[Output]:
+async def whole(pool: EnginePool, prompt: Sequence[int]) -> list[Output]:
     return (await run(pool, prompt, 40))[:-1]
 
 
@@ -268,7 +268,7 @@ async def test_one_that_will_not_do_keeps_nobody_waiting(tmp_path: Path) -> None
         behave(every[0].folder, "words")
         served = ServedFolder(made(tmp_path), weights=False)
         addresses = [place.address for place in every]
-        pool = VllmPool("m", addresses, lambda one: VllmEngine("m", served, Elsewhere(one.url)))
+        pool = EnginePool("m", addresses, lambda one: VllmEngine("m", served, Elsewhere(one.url)))
         try:
             await pool.start()
             await run(pool, ONE)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from causerie.engines.vllm import prefix_index
-from causerie.engines.vllm.choice import MemberLoad, least_cost
-from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, chain
+from causerie.engines.pool import prefix_index
+from causerie.engines.pool.choice import MemberLoad, least_cost
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 # Few tokens, so that beginnings are shared.

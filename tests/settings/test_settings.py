@@ -243,6 +243,11 @@ class TestOpenDoors:
          ':4: models[0].llamacpp: means nothing to engine "fake"'),
         ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\ncontext = 9\ncache_tokens = 8\n',
          ":6: models[0].llamacpp.cache_tokens: must be at least `context`, which is 9"),
+        ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\nreplicas = 2\ncache_tokens = 8\n',
+         ":6: models[0].llamacpp.cache_tokens: is for one process, whose tokens are counted; "
+         "with `replicas` set `parallel`"),
+        ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\nreplicas = 2\ndevices = ["0"]\n',
+         ":6: models[0].llamacpp.devices: has 1 entries; it takes one for each of 2 replicas"),
         ('[[models]]\nid = "a"\nref = "x"\nformat = "qwen33"\n',
          ':4: models[0].format: is "qwen33", and there is no such format; did you mean `qwen-3'),
         ('[[models]]\nid = "a"\nref = "x"\nengine = "lamacpp"\n',

@@ -22,6 +22,7 @@ from causerie.composition.certificates import tls_digest
 from causerie.composition.control import answering
 from causerie.composition.entries import checked_with
 from causerie.composition.reloading import Reloading
+from causerie.composition.replicas import parts_of, replicated
 from causerie.composition.service import listen, service
 from causerie.composition.signals import hangups, reloaded
 from causerie.composition.startup import CannotStart, StartWatcher, run, take_address
@@ -36,13 +37,14 @@ from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
 from causerie.engines.llamacpp.requantize import copies
+from causerie.engines.machine_part import MachinePart
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.registry import engine_factory
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.removal import remove
-from causerie.settings import LlamaCpp, Loaded, ModelSettings, Settings
+from causerie.settings import LlamaCpp, Loaded, ModelSettings, OpenVino, Settings
 from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.entries import ReadWith
@@ -190,9 +192,14 @@ def _preloaded(settings: Settings) -> list[str]:
     ]
 
 
-def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp) -> LlamaCppOptions:
+def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp, part: MachinePart) -> LlamaCppOptions:
     plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
-    return LlamaCppOptions(**plain, cache=_cache_folder(settings))
+    del plain["replicas"], plain["devices"]  # of which `part` is one
+    return LlamaCppOptions(**plain, cache=_cache_folder(settings), part=part)
+
+
+def _openvino_options(openvino: OpenVino, part: MachinePart) -> OpenVinoOptions:
+    return OpenVinoOptions(openvino.context, openvino.parallel, openvino.threads, part)
 
 
 class _Makers:
@@ -275,27 +282,35 @@ class _Makers:
         return min(waits, _REACH_SECONDS) if model.vllm.elsewhere else waits
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
-        weights = await self._weights(model)
-        return await asyncio.to_thread(
-            LlamaCppEngine,
-            model.id,
-            weights.path,
-            _llamacpp_options(self._settings, model.llamacpp),
-            ref=model.ref or "",
-            load_seconds=self._settings.engines.load_seconds,
-        )
+        weights, settings = await self._weights(model), self._settings
+
+        def make(part: MachinePart) -> LlamaCppEngine:
+            return LlamaCppEngine(
+                model.id,
+                weights.path,
+                _llamacpp_options(settings, model.llamacpp, part),
+                ref=model.ref or "",
+                load_seconds=settings.engines.load_seconds,
+            )
+
+        parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)
+        return await asyncio.to_thread(replicated, model.id, parts, make)
 
     async def _openvino(self, model: ModelSettings) -> ManagedEngine:
-        weights = await self._weights(model)
-        return await asyncio.to_thread(
-            OpenVinoEngine,
-            model.id,
-            weights.path,
-            OpenVinoOptions(**structs.asdict(model.openvino)),
-            available_memory(),
-            ref=model.ref or "",
-            load_seconds=self._settings.engines.load_seconds,
-        )
+        weights, settings = await self._weights(model), self._settings
+
+        def make(part: MachinePart) -> OpenVinoEngine:
+            return OpenVinoEngine(
+                model.id,
+                weights.path,
+                _openvino_options(model.openvino, part),
+                available_memory() // part.of,
+                ref=model.ref or "",
+                load_seconds=settings.engines.load_seconds,
+            )
+
+        parts = parts_of(model.openvino.replicas)
+        return await asyncio.to_thread(replicated, model.id, parts, make)
 
     async def _vllm(self, model: ModelSettings) -> ManagedEngine:
         # Imported here: its tokenizer's library takes memory, which other engines do not need.

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from causerie.composition.certificates import tls_context
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import ManagedEngine
-from causerie.engines.vllm.discovery import MemberAddress
+from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.pool import EnginePool
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.kv_sockets import EVENTS_OPTION, KvSockets, events_arguments
-from causerie.engines.vllm.kv_subscriber import KvEndpoint
 from causerie.engines.vllm.options import Elsewhere, VllmOptions
-from causerie.engines.vllm.pool import VllmPool
 from causerie.settings import ModelSettings, Vllm
 from causerie.settings.engine import KvEvents
 from causerie.transport.client import Reach
@@ -43,7 +43,7 @@ async def vllm_engine(
     at = await asyncio.to_thread(_elsewhere, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
-    return VllmPool(
+    return EnginePool(
         model.id,
         model.vllm.addresses,
         lambda address: engine(at(address)),
@@ -53,7 +53,7 @@ async def vllm_engine(
 
 def renew_members(engine: ManagedEngine, vllm: Vllm) -> None:
     """Give a pool the members of other settings."""
-    if isinstance(engine, VllmPool):
+    if isinstance(engine, EnginePool):
         engine.renew(vllm.addresses)
 
 
@@ -61,7 +61,7 @@ def _pool_of_replicas(
     model: ModelSettings,
     replicas: Mapping[str, VllmOptions],
     engine: Callable[[VllmOptions], VllmEngine],
-) -> VllmPool:
+) -> EnginePool:
     """Return the pool of those that are started here, which publish their KV events to us."""
     sockets = {name: KvSockets() for name in replicas} if _can_publish(model.vllm) else {}
     endpoints = {name: at.endpoint for name, at in sockets.items() if at.endpoint is not None}
@@ -76,7 +76,7 @@ def _pool_of_replicas(
         for each in sockets.values():
             each.close()
 
-    return VllmPool(
+    return EnginePool(
         model.id,
         list(replicas),
         make,

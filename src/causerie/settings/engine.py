@@ -21,9 +21,26 @@ Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
+Replicas = Annotated[
+    Annotated[int, Meta(ge=1, le=64)],
+    Meta(
+        description="How many processes run the model, as one pool. Options are those of each, "
+        "which has its share of the cores and of the memory."
+    ),
+]
+
+
 class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
+    replicas: Replicas = 1
+    devices: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and "
+            '`HIP_VISIBLE_DEVICES`, `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all.'
+        ),
+    ] = ()
     context: Annotated[
         Count | Literal["auto"] | None,
         Meta(
@@ -92,6 +109,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 class OpenVino(Struct, frozen=True, kw_only=True):
     """Options of OpenVINO GenAI. Unset values are chosen for the machine."""
 
+    replicas: Replicas = 1
     context: Annotated[
         Count | None, Meta(description="Tokens that prompt and output of one request may have.")
     ] = None

@@ -30,7 +30,7 @@ from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import ConsoleSettings, store_rules
 from causerie.settings.tree import ModelSettings, Settings
-from causerie.settings.vllm_rules import vllm_rules
+from causerie.settings.vllm_rules import device_rules, vllm_rules
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -95,7 +95,7 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
         yield from _known((*at, "format"), model.format, _FORMATS)
     if model.llamacpp.draft and model.llamacpp.speculation != "off":
         yield Broken((*at, "llamacpp", "speculation"), "excludes `draft`; set one of them")
-    yield from _cache_tokens((*at, "llamacpp"), model.llamacpp)
+    yield from _llamacpp((*at, "llamacpp"), model.llamacpp)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
@@ -103,10 +103,14 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
 
 
-def _cache_tokens(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
+def _llamacpp(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
     context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
     if isinstance(context, int) and cache_tokens is not None and cache_tokens < context:
         yield Broken((*at, "cache_tokens"), f"must be at least `context`, which is {context}")
+    if cache_tokens is not None and llamacpp.replicas > 1:
+        words = "is for one process, whose tokens are counted; with `replicas` set `parallel`"
+        yield Broken((*at, "cache_tokens"), words)
+    yield from device_rules(at, llamacpp.devices, llamacpp.replicas)
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from causerie.settings.engine import Vllm
@@ -38,15 +38,18 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
         yield from tls_rules((*at, "tls"), vllm.tls, tls[0])
 
 
+def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator[Broken]:
+    """Whether each replica has devices, if any has."""
+    if devices and len(devices) != replicas:
+        words = f"has {len(devices)} entries; it takes one for each of {replicas} replicas"
+        yield Broken((*at, "devices"), words)
+
+
 def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
         if arg.partition("=")[0].replace("_", "-") in _OURS:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
-    if vllm.devices and len(vllm.devices) != vllm.replicas:
-        words = (
-            f"has {len(vllm.devices)} entries; it takes one for each of {vllm.replicas} replicas"
-        )
-        yield Broken((*at, "devices"), words)
+    yield from device_rules(at, vllm.devices, vllm.replicas)
     without = Vllm()
     for name in Vllm.__struct_fields__:
         if name in _EITHER or getattr(vllm, name) == getattr(without, name):

@@ -27,6 +27,7 @@ import xllamacpp
 from causerie.engines.llamacpp.conversion import CannotConvert, converted
 from causerie.engines.llamacpp.prompt_store import files_for
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
+from causerie.engines.machine_part import stay_on
 
 _PR_SET_PDEATHSIG = 1
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
@@ -53,6 +54,7 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
+    stay_on(told["launch"]["cpus"])
     weights = _weights(told["launch"])
     os.umask(0o077)  # the socket is this user's
     try:

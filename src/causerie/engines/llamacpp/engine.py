@@ -64,7 +64,8 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
         if launch.conversion is None:
             _tell_slow(model, launch.slow)
         need = Need(self._header, launch.cache_tokens, launch.kv_type, launch.memory)
-        _check_memory(model, need, gpu=options.gpu_layers != 0 and has_gpu())
+        gpu = options.gpu_layers != 0 and has_gpu()
+        _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
         token_bytes = kv_bytes_per_token(self._header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
         self._partial: PartialTokens  # read with the words
@@ -160,9 +161,8 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
         }
 
 
-def _check_memory(model: str, need: Need, *, gpu: bool) -> None:
-    """Refuse a model that this machine cannot hold; warn of one that is short of free memory."""
-    total = available_memory()
+def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
+    """Refuse a model that ``total`` bytes cannot hold; warn of one that is short of free memory."""
     if need.memory > total and not gpu:
         raise EngineFailed(f"{model} {need.refusal(total)}")
     free = free_now(total)

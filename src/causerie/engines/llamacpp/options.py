@@ -18,6 +18,7 @@ from causerie.engines.llamacpp.requantize import (
     conversion,
     slow_weights,
 )
+from causerie.engines.machine_part import WHOLE, MachinePart, allowed_cpus
 from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -69,6 +70,8 @@ class LlamaCppOptions:
     """Whether weights that are read slowly are converted; see :mod:`.requantize`."""
     cache: Path | None = None
     """The folder of weights, for converted ones; ``None`` converts nothing."""
+    part: MachinePart = WHOLE
+    """Part of the machine that cores, memory and devices are taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,9 @@ class Launch:
     slow: SlowWeights | None
     """Unknown, and ``None``, without a folder for converted weights."""
     conversion: Conversion | None
+    cpus: tuple[int, ...] | None
+    """Hardware threads that the process stays on; ``None``: on any."""
+    devices: str | None
 
     @property
     def files(self) -> str:
@@ -122,7 +128,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     if converted is not None:
         header = replace(header, file_size=converted.size)
     kv_type = options.kv_type or "f16"
-    threads = options.threads or cores()
+    threads = options.threads or cores(part=options.part)
     context, parallel, cache_tokens = _cache(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
@@ -148,6 +154,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         + sum(file.stat().st_size for file in alongside if file.exists()),
         slow=slow,
         conversion=converted,
+        cpus=options.part.cpus(),
+        devices=options.part.devices,
     )
 
 
@@ -158,10 +166,12 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
     Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more than fits
     into the free memory, nor (unless ``auto``) into half of the memory that the weights and the
     prompts that left their slots leave (a quarter beside a GPU); and never less than one context.
+    One of several processes has fewer slots instead, since nobody counts the tokens of each.
     """
-    parallel = options.parallel or (_SLOTS if cores() > _FEW_CORES else _SLOTS_OF_FEW_CORES)
-    total, prompts = available_memory(), _prompt_cache(options)
-    room = room_for_context(prompts, total)
+    few = cores(part=options.part) <= _FEW_CORES
+    parallel = options.parallel or (_SLOTS_OF_FEW_CORES if few else _SLOTS)
+    total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
+    room = room_for_context(prompts * parts, total) // parts
     trained = header.context_length or _DEFAULT_CONTEXT
     if options.context == "auto":
         context, least = trained, _LEAST_CONTEXT
@@ -170,8 +180,10 @@ def _cache(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int,
         weights = memory_bytes(header, 0, kv_type)
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
-        room = min(room, weights + (total - prompts - weights) // share)
+        room = min(room, weights + (total // parts - prompts - weights) // share)
     fitting = fitting_tokens(header, kv_type, room)
+    if parts > 1:
+        parallel = max(min(parallel, fitting // context), 1)
     wanted = options.cache_tokens or max(fitting, least)
     cache_tokens = min(wanted, context * parallel)
     return min(context, cache_tokens), parallel, cache_tokens
@@ -182,7 +194,7 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
         return 0
     if options.prompt_cache is not None:
         return options.prompt_cache
-    return min(available_memory() // 8, _MOST_PROMPT_CACHE)
+    return min(available_memory() // options.part.of // 8, _MOST_PROMPT_CACHE)
 
 
 def _cpu_batch(weights: int, threads: int) -> int:
@@ -197,18 +209,23 @@ def _cpu_batch(weights: int, threads: int) -> int:
     return min(max(int(in_time) // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
-def cores(groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS) -> int:
-    """Return the number of cores that this process may use, at least one.
+def cores(
+    groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS, part: MachinePart = WHOLE
+) -> int:
+    """Return the number of cores that a process with this part may use, at least one.
 
-    Its affinity and the quotas of its control ``groups`` count, and of two hardware threads on
+    The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
     """
-    affinity = getattr(os, "sched_getaffinity", None)
-    allowed = affinity(0) if affinity else set(range(os.cpu_count() or 1))
+    own = part.cpus()
+    allowed = own or allowed_cpus()
     physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
     count = max(len(physical), min(len(allowed), 4))
+    if own is None:
+        count = max(count // part.of, 1)
     for group in own_groups() if groups is None else groups:
-        count = min(count, _quota(group / "cpu.max") or count)
+        quota = _quota(group / "cpu.max")
+        count = min(count, max(quota // part.of, 1) if quota else count)
     return count
 
 

@@ -29,6 +29,7 @@ _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
 # By default threads spin for long while they wait for each other. Next to any other program that
 # keeps a core busy generation then falls to a few tokens per second, and alone nothing is won.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
+_VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
 _QUESTIONS = (
     ("/health", 10.0),  # its threads answer whatever is computed
     ("/slots", 200.0),  # its loop after every step; longer than one takes anywhere
@@ -44,7 +45,7 @@ async def spawn(
 
     ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
-    process = await EngineProcess.start(_COMMAND, environment())
+    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
     key = secrets.token_urlsafe(32)
     try:
         async with asyncio.timeout(load_seconds):
@@ -62,10 +63,14 @@ async def spawn(
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of the child: ours, in which a value that is set stays."""
+def environment(devices: str | None = None) -> dict[str, str]:
+    """Return the environment of the child: ours, in which a value that is set stays.
+
+    With ``devices`` it sees no others, by whatever it reaches them.
+    """
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
-    return {**_SHORT_SPIN, **ours}
+    seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
+    return {**_SHORT_SPIN, **ours, **seen}
 
 
 class _Ended(Exception):

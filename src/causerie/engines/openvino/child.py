@@ -28,6 +28,8 @@ import numpy
 import openvino
 import openvino_genai
 
+from causerie.engines.machine_part import stay_on
+
 _PR_SET_PDEATHSIG = 1
 _MOST_TOKENS = 2**31 - 1
 _ENDS = {
@@ -48,6 +50,7 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     out = _own_output()
     launch = json.loads(sys.stdin.readline())
+    stay_on(launch["cpus"])
     orders: SimpleQueue[Order] = SimpleQueue()
     threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from causerie.engines.machine_part import WHOLE, MachinePart
 from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -25,6 +26,8 @@ class OpenVinoOptions:
     parallel: int | None = None
     """Number of concurrent requests."""
     threads: int | None = None
+    part: MachinePart = WHOLE
+    """Part of the machine that its cores are taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class OpenVinoLaunch:
     blocks: int
     """Blocks of the cache that all requests share."""
     memory: int
+    cpus: tuple[int, ...] | None
+    """Hardware threads that the process stays on; ``None``: on any."""
 
 
 def for_machine(
@@ -49,6 +54,7 @@ def for_machine(
     which holds a whole context of each, but takes no more than a quarter of the memory that the
     weights leave, and never less than one context.
     """
+    cpus = options.part.cpus()
     trained = header.context_length or _DEFAULT_CONTEXT
     context = min(options.context or _DEFAULT_CONTEXT, trained)
     parallel = options.parallel or _SLOTS
@@ -58,7 +64,8 @@ def for_machine(
         weights=str(weights),
         context=context,
         parallel=parallel,
-        threads=options.threads,
+        threads=options.threads or (len(cpus) if cpus else None),
         blocks=-(-cached // _BLOCK) + parallel,  # each request begins a block of its own
         memory=memory_bytes(header, cached, _KV_TYPE),
+        cpus=cpus,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from causerie.engines.ipc_socket import IpcSocket
-from causerie.engines.vllm.kv_subscriber import KvEndpoint
+from causerie.engines.pool.kv_subscriber import KvEndpoint
 
 EVENTS_OPTION = "--kv-events-config"
 

@@ -6,13 +6,14 @@ import asyncio
 import random
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
-from causerie.engines.vllm.choice import MemberLoad
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.member_cache import MemberCache
+from causerie.engines.pool.choice import MemberLoad
+from causerie.engines.pool.member_cache import MemberCache
+from causerie.engines.supervised import SupervisedEngine
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ class Member(MemberLoad):
     it begins to answer again. ``cache`` knows what it holds.
     """
 
-    def __init__(self, name: str, engine: VllmEngine, cache: MemberCache) -> None:
+    def __init__(self, name: str, engine: SupervisedEngine[Any], cache: MemberCache) -> None:
         super().__init__(name)
         self.engine = engine
         self.cache = cache

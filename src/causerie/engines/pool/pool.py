@@ -1,7 +1,7 @@
 """Several servers of one model as one engine.
 
 Each is supervised by itself, and rests after failures. A request goes where most of its prompt
-lies, unless there is much to do there (:mod:`causerie.engines.vllm.choice`).
+lies, unless there is much to do there (:mod:`causerie.engines.pool.choice`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from causerie.engines.base import (
     EngineFailed,
@@ -19,16 +20,16 @@ from causerie.engines.base import (
     Output,
     TextRequest,
 )
-from causerie.engines.vllm.discovery import Discovery, Lookup, MemberAddress, lookup
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.kv_subscriber import KvEndpoint
-from causerie.engines.vllm.members import Members
-from causerie.engines.vllm.pool_generation import PoolGeneration
+from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
+from causerie.engines.pool.generation import PoolGeneration
+from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.members import Members
+from causerie.engines.supervised import SupervisedEngine
 
 _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
 
-class VllmPool:
+class EnginePool:
     """Of the servers at ``addresses``; ``make`` builds the engine of one, without starting it.
 
     An address without a scheme is the name of one that is started here.
@@ -42,7 +43,7 @@ class VllmPool:
         self,
         model: str,
         addresses: Sequence[str],
-        make: Callable[[MemberAddress], VllmEngine],
+        make: Callable[[MemberAddress], SupervisedEngine[Any]],
         lookup: Lookup = lookup,
         events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
         close: Callable[[], None] = lambda: None,
@@ -152,7 +153,7 @@ class VllmPool:
             raise
         await generation.leave(None)
 
-    def _any(self) -> VllmEngine:
+    def _any(self) -> SupervisedEngine[Any]:
         ready = self._members.ready()
         if not ready:
             raise self._members.nobody()

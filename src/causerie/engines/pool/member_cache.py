@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
-from causerie.engines.vllm.kv_subscriber import KvEndpoint, KvSubscriber
-from causerie.engines.vllm.kv_view import KvView
-from causerie.engines.vllm.prefix_index import PrefixIndex
+from causerie.engines.pool.kv_subscriber import KvEndpoint, KvSubscriber
+from causerie.engines.pool.kv_view import KvView
+from causerie.engines.pool.prefix_index import PrefixIndex
 
 SENT = "sent"
 KV_EVENTS = "kv_events"

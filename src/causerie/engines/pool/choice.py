@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from causerie.engines.vllm.prefix_index import BLOCK
+from causerie.engines.pool.prefix_index import BLOCK
 
 _RUNNING = 64  # tokens that a running request counts for
 _SHARE = 1.25

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.engines.vllm.kv_events import Cleared, EventBatch, Removed, Stored, UnreadableEvents
-from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex, extended
+from causerie.engines.pool.kv_events import Cleared, EventBatch, Removed, Stored, UnreadableEvents
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended
 
 
 class KvView:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from time import monotonic
 
 from causerie.engines.base import EngineFailed, Output, Stopped, TextRequest, Token
-from causerie.engines.vllm.member import Member
-from causerie.engines.vllm.members import Members
-from causerie.engines.vllm.prefix_index import chain
+from causerie.engines.pool.member import Member
+from causerie.engines.pool.members import Members
+from causerie.engines.pool.prefix_index import chain
 
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 

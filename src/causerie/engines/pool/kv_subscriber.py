@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from causerie.engines.vllm.kv_events import UnreadableEvents, decoded
-from causerie.engines.vllm.kv_view import KvView
+from causerie.engines.pool.kv_events import UnreadableEvents, decoded
+from causerie.engines.pool.kv_view import KvView
 
 if TYPE_CHECKING:
     from zmq.asyncio import Context, Socket

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Any
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.vllm.choice import least_cost
-from causerie.engines.vllm.discovery import MemberAddress
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.kv_subscriber import KvEndpoint
-from causerie.engines.vllm.member import Member
-from causerie.engines.vllm.member_cache import MemberCache
-from causerie.engines.vllm.prefix_index import BLOCK, PrefixIndex
+from causerie.engines.pool.choice import least_cost
+from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.member import Member
+from causerie.engines.pool.member_cache import MemberCache
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex
+from causerie.engines.supervised import SupervisedEngine
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 
@@ -29,7 +30,7 @@ class Members:
 
     def __init__(
         self,
-        make: Callable[[MemberAddress], VllmEngine],
+        make: Callable[[MemberAddress], SupervisedEngine[Any]],
         events: Callable[[MemberAddress], Sequence[KvEndpoint]],
     ) -> None:
         self._make = make

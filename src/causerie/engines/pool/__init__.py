@@ -1,0 +1,1 @@
+"""Several servers or processes of one model as one engine."""
