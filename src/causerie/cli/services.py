@@ -105,7 +105,9 @@ def services_table(found: Sequence[Service], known: Library) -> Table:
         for model in one.facts.models:
             table.add_row(model.id, *_words(model, known), *where)
             for each in model.members:
-                table.add_row("", each.address, each.state, "", f"{each.busy}/{each.slots}")
+                busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
+                most = _size(each.memory_bytes)
+                table.add_row("", each.address, each.state, "", busy, now, most)
         if not one.facts.models:
             table.add_row(*"-" * (len(_COLUMNS) - len(where)), *where)
     return table

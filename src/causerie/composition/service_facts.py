@@ -39,6 +39,10 @@ class RunningMember(Struct, frozen=True):
     state: str
     slots: int
     busy: int
+    memory_bytes: int | None = None
+    """The most that it may take, where it is a process that the service has started."""
+    pid: int | None = None
+    """Of that process."""
 
 
 class ServiceFacts(Struct, frozen=True):
@@ -68,11 +72,15 @@ def running_models(
             memory_bytes=status.memory_bytes,
             pid=status.pid,
             cache_tokens=status.cache_tokens,
-            members=tuple(
-                RunningMember(each.model, each.state.value, each.slots, each.busy)
-                for each in status.members
-            ),
+            members=tuple(_running_member(each) for each in status.members),
         )
         for status in statuses
         if status.model in known
+    )
+
+
+def _running_member(status: EngineStatus) -> RunningMember:
+    memory = None if status.pid is None else status.memory_bytes
+    return RunningMember(
+        status.model, status.state.value, status.slots, status.busy, memory, status.pid
     )
