@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from formatkit import Call, write_calls
 from hypothesis import given
 from hypothesis import strategies as st
-from formatkit import Call, write_calls
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.answer import AnswerPlan, answer_plan
