@@ -125,7 +125,7 @@ def multiples(of: int | float, *, whole: bool) -> tuple[int | float, list[int | 
 
 def is_far(value: int | float | Fraction) -> bool:
     """Return whether floating-point numbers do not tell a number from its neighbours."""
-    return abs(value) > _EXACT
+    return not -_EXACT <= value <= _EXACT
 
 
 def holds_far(value: object) -> bool:
