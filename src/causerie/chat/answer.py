@@ -13,7 +13,7 @@ from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.lark import embed
-from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
+from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex, rounded
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
@@ -81,7 +81,8 @@ def _schema(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
-    plan = _json(output.schema, output.param, white_space, prepared.text)
+    text_of_engine = None if prepared.rounded else prepared.text
+    plan = _json(output.schema, output.param, white_space, text_of_engine)
     spell = spells(text, control_tokens)
     return replace(
         plan,
@@ -93,11 +94,12 @@ def _schema(
 
 
 def _json(
-    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
+    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str | None
 ) -> AnswerPlan:
     """Return the grammar of a document; ``text`` is what the engine's own grammar of JSON takes.
 
-    A schema that only this grammar can say is written in one line.
+    A schema that only this grammar can say is written in one line. ``text`` is ``None`` where the
+    engine would round a number.
     """
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
         grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
@@ -107,6 +109,8 @@ def _json(
             pass
         else:
             return AnswerPlan(written, grammar.rules)
+    if text is None:
+        raise rounded(param)
     return AnswerPlan("answer", f"answer: %json {text}")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import Schema, without
+from causerie.chat.call_syntax.far_numbers import far_numbers
 from causerie.chat.schema import WhiteSpace, constraint
 from causerie.chat.schema.refusal import unsupported
 
@@ -205,6 +206,8 @@ class GrammarText:
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""
+        if (far := far_numbers(schema)) is not None:
+            return self.terminal(far)
         text = constraint(schema, param=self.param, white_space=self.manner.white_space)
         return self.rule(f'%json {{"$comment":{quoted(self.function)},{text[1:]}')
 

@@ -14,6 +14,8 @@ from enum import Enum
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import unsupported
 from causerie.chat.schema.texts import choice, regex
+from causerie.chat.schema.values import holds_far
+from causerie.errors import InvalidRequest
 
 __all__ = [
     "PreparedSchema",
@@ -23,6 +25,7 @@ __all__ = [
     "json_object",
     "prepare",
     "regex",
+    "rounded",
 ]
 
 _MAX_BYTES = 500_000
@@ -53,6 +56,8 @@ class PreparedSchema:
 
     text: str
     """To stand behind ``%json``."""
+    rounded: bool
+    """Whether an engine would round a number of the text, so that it must not be used."""
     ignored: tuple[str, ...]
     """Unknown keywords and formats, each as a response header names it."""
     rules: Mapping[str, object]
@@ -80,15 +85,30 @@ def prepare(
     """
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
-    text = _write(rewriter.rewrite(), param, white_space)
+    written = rewriter.rewrite()
+    text = _write(written, param, white_space)
     if rewriter.checked:
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
-    return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
+    rounded = holds_far(written)
+    return PreparedSchema(text, rounded, rewriter.ignored(), rules, rewriter.left())
 
 
 def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSpace) -> str:
     """Return the text of the same for a part of a schema, all of which has been prepared."""
-    return _write(Rewriter(schema, param, for_grammar=True).rewrite(), param, white_space)
+    written = Rewriter(schema, param, for_grammar=True).rewrite()
+    if holds_far(written):
+        raise rounded(param)
+    return _write(written, param, white_space)
+
+
+def rounded(param: str) -> InvalidRequest:
+    """Return the refusal of a schema of which an engine would round a number."""
+    return unsupported(
+        param,
+        "The schema has a number beyond ±2^53 beside rules that only the engine's own grammar "
+        "holds, and that rounds it: leave out the number, or those rules (patterns of names, "
+        "names of the model's own alongside properties).",
+    )
 
 
 def json_object(white_space: WhiteSpace) -> str:

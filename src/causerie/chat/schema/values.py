@@ -19,6 +19,7 @@ MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 10_000
 MAX_VALUES = 20_000  # constants in const and enum
 MAX_CHARACTERS = 400_000  # of names, patterns and constants
+MOST_DIGITS = 100  # of whole numbers beyond ±2^53
 
 LEAKY_RANGE = "in a range less than 1 wide it does not hold; name the least value with minimum."
 
@@ -75,10 +76,14 @@ class Values:
         return self.number(value, pointer)
 
     def number(self, value: object, pointer: str) -> int | float:
-        """Return a number that the grammar and every reader of JSON hold exactly."""
+        """Return a number that a grammar holds exactly; one beyond ±2^53 must be whole."""
         number = self.finite(value, pointer)
-        if abs(number) > _EXACT:
-            raise self.refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
+        if is_far(number) and (isinstance(value, float) or abs(number) >= 10**MOST_DIGITS):
+            raise self.refuse(
+                pointer,
+                "a number beyond ±2^53 must be written without fraction and exponent, "
+                f"in at most {MOST_DIGITS} digits.",
+            )
         if number and abs(number) < _LEAST:
             raise self.refuse(pointer, f"numbers below {_LEAST} are not supported.")
         return number
@@ -94,7 +99,7 @@ class Values:
     def bound(self, key: str, value: int | float, pointer: str) -> tuple[str, int | float]:
         """Return keyword and bound that a grammar has: within ``value``, where that is too far."""
         upper = key in ("maximum", "exclusiveMaximum")
-        if abs(value) <= _EXACT or (value > 0) is not upper:
+        if not is_far(value) or (value > 0) is not upper:
             return key, self.number(value, pointer)
         inner = abs(value) - 1 if key.startswith("exclusive") else abs(value)
         held = next(each for each in _BOUNDS if each <= inner)
@@ -114,8 +119,22 @@ def multiples(of: int | float, *, whole: bool) -> tuple[int | float, list[int | 
     if remainders <= _MOST_REMAINDERS:
         return of, None
     found = [exact * count for count in range(-_MOST_MULTIPLES, _MOST_MULTIPLES + 1)]
-    held = [each for each in found if abs(each) <= _EXACT]
+    held = found if is_far(of) else [each for each in found if not is_far(each)]
     return of, [int(each) if each.denominator == 1 else float(each) for each in held]
+
+
+def is_far(value: int | float | Fraction) -> bool:
+    """Return whether floating-point numbers do not tell a number from its neighbours."""
+    return not -_EXACT <= value <= _EXACT
+
+
+def holds_far(value: object) -> bool:
+    """Return whether a number of a schema, rewritten or not, is one that an engine rounds."""
+    if isinstance(value, Mapping):
+        return any(map(holds_far, value.values()))
+    if isinstance(value, list):
+        return any(map(holds_far, value))
+    return is_number(value) and is_far(value) and abs(value) not in _BOUNDS
 
 
 def is_leaky_range(schema: Mapping[str, object]) -> bool:
