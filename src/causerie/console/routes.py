@@ -16,6 +16,7 @@ from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.catalog_entries import CatalogEntryPages
 from causerie.console.pages.catalog_import import CatalogImportPages
+from causerie.console.pages.entry_pages import EntryPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -215,10 +216,7 @@ def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{channels}/new", alerts.create),
         PageRoute("GET", f"{channels}/{{entry}}", alerts.see),
         PageRoute("POST", f"{channels}/{{entry}}", alerts.change),
-        PageRoute("POST", f"{channels}/{{entry}}/enable", alerts.enable),
-        PageRoute("POST", f"{channels}/{{entry}}/disable", alerts.disable),
-        PageRoute("GET", f"{channels}/{{entry}}/delete", alerts.ask_deletion),
-        PageRoute("POST", f"{channels}/{{entry}}/delete", alerts.delete),
+        *_entries(f"{channels}/{{entry}}", alerts),
     )
 
 
@@ -244,32 +242,35 @@ def _provider_entries(
 
 
 def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
-    alias = "/operator/aliases/{alias}"
+    alias = "/operator/aliases/{entry}"
     return (
         PageRoute("GET", "/operator/aliases", aliases.list),
         PageRoute("GET", "/operator/aliases/new", aliases.new),
         PageRoute("POST", "/operator/aliases/new", aliases.create, kept=True),
         PageRoute("GET", alias, aliases.see),
         PageRoute("POST", alias, aliases.change, kept=True),
-        PageRoute("POST", f"{alias}/enable", aliases.enable),
-        PageRoute("POST", f"{alias}/disable", aliases.disable),
-        PageRoute("GET", f"{alias}/delete", aliases.ask_deletion),
-        PageRoute("POST", f"{alias}/delete", aliases.delete),
+        *_entries(alias, aliases),
     )
 
 
 def _catalog_entries(
     entries: CatalogEntryPages, imports: CatalogImportPages
 ) -> tuple[PageRoute, ...]:
-    entry, provider = "/operator/catalog/{entry}", "/operator/providers/{provider}"
+    provider = "/operator/providers/{provider}"
     return (
         PageRoute("GET", "/operator/catalog", entries.list),
-        PageRoute("POST", f"{entry}/enable", entries.enable),
-        PageRoute("POST", f"{entry}/disable", entries.disable),
-        PageRoute("GET", f"{entry}/delete", entries.ask_deletion),
-        PageRoute("POST", f"{entry}/delete", entries.delete),
+        *_entries("/operator/catalog/{entry}", entries),
         PageRoute("GET", f"{provider}/publish", imports.show),
         PageRoute("POST", f"{provider}/publish", imports.publish),
+    )
+
+
+def _entries(entry: str, pages: EntryPages) -> tuple[PageRoute, ...]:
+    return (
+        PageRoute("POST", f"{entry}/enable", pages.enable),
+        PageRoute("POST", f"{entry}/disable", pages.disable),
+        PageRoute("GET", f"{entry}/delete", pages.ask_deletion),
+        PageRoute("POST", f"{entry}/delete", pages.delete),
     )
 
 

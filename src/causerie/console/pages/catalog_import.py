@@ -85,10 +85,7 @@ class CatalogImportPages:
             "unpriced": any(each.listed is not None and each.price is None for each in found),
             "no_door": router_door(entries) is not None,
         }
-        if failure is None:
-            await context.show(_TEMPLATE, **values)
-        else:
-            await context.show_problem(_TEMPLATE, failure, **values)
+        await context.show_form(_TEMPLATE, failure, **values)
 
     async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
         """Return the provider that is in force, and all entries."""
