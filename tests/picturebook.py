@@ -147,12 +147,17 @@ async def _keys(world: World, team: Team) -> str:
 
 async def ranked(world: World, team: Team) -> None:
     """Requests for models of the catalog, so that they have ranks."""
+    project = await world.projects.create(SYSTEM, "Public catalog")
     made = []
     for rank, model in enumerate(("qwen/qwen3-8b", "acme/iris-large", "qwen/qwen3-8b:free"), 1):
         for day in range(0, 40, rank):
             at = int((world.now - timedelta(days=day)).timestamp()) * 1_000_000
             tokens = 90_000 // rank - 700 * day
-            made.append(record(project=team.project.id, at=at, model=model, completion=tokens))
+            made.append(
+                record(
+                    project=project.id, user=team.owner.id, at=at, model=model, completion=tokens
+                )
+            )
     await SqlUsage(world.database).append(made)
 
 
