@@ -14,7 +14,15 @@ from operationskit import alerted, lived
 from playwright.async_api import Page, expect
 
 PATHS = (
-    *("alerts", "alerts/channels/new?kind=webhook", "aliases", "catalog", "providers"),
+    *(
+        "alerts",
+        "alerts/channels/new?kind=webhook",
+        "aliases",
+        "catalog",
+        "doors",
+        "models",
+        "providers",
+    ),
     *("providers/north", "providers/west/models", "providers/west/publish?margin=20"),
 )
 _MOVED = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from causerie.console.pages import (
     activity,
     links,
@@ -16,7 +18,7 @@ from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.catalog_entries import CatalogEntryPages
 from causerie.console.pages.catalog_import import CatalogImportPages
-from causerie.console.pages.entry_pages import EntryPages
+from causerie.console.pages.entry_pages import EntryFormPages, EntryPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -32,6 +34,12 @@ from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
 from causerie.console.pages.public_chat import PublicChatPages
 from causerie.console.pages.rankings import RankingPages
+from causerie.console.pages.settings_entries import (
+    DOORS,
+    MODELS,
+    SettingsEntryPages,
+    SettingsKind,
+)
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
 from causerie.operations.ports import Operations
@@ -200,7 +208,9 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{provider}/probe/use", providers.use),
         *_alerts(AlertsPages(operations)),
         *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
-        *_aliases(AliasPages(operations)),
+        *_form_entries(AliasPages(operations), "/operator/aliases"),
+        *_settings_entries(operations, MODELS),
+        *_settings_entries(operations, DOORS),
         *_catalog_entries(CatalogEntryPages(operations), CatalogImportPages(operations)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
@@ -241,15 +251,19 @@ def _provider_entries(
     )
 
 
-def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
-    alias = "/operator/aliases/{entry}"
+def _settings_entries(operations: Operations, kind: SettingsKind) -> tuple[PageRoute, ...]:
+    return _form_entries(SettingsEntryPages(operations.configuration, kind), kind.words.list_path)
+
+
+def _form_entries(pages: EntryFormPages[Any], list_path: str) -> tuple[PageRoute, ...]:
+    entry = f"{list_path}/{{entry}}"
     return (
-        PageRoute("GET", "/operator/aliases", aliases.list),
-        PageRoute("GET", "/operator/aliases/new", aliases.new),
-        PageRoute("POST", "/operator/aliases/new", aliases.create, kept=True),
-        PageRoute("GET", alias, aliases.see),
-        PageRoute("POST", alias, aliases.change, kept=True),
-        *_entries(alias, aliases),
+        PageRoute("GET", list_path, pages.list),
+        PageRoute("GET", f"{list_path}/new", pages.new),
+        PageRoute("POST", f"{list_path}/new", pages.create, kept=True),
+        PageRoute("GET", entry, pages.see),
+        PageRoute("POST", entry, pages.change, kept=True),
+        *_entries(entry, pages),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from causerie.console.alias_form import FIELDS, AliasForm
 from causerie.console.entries import EntryProblems, entries_of, origin_of
-from causerie.console.pages.entry_pages import EntryKindWords, EntryPages
+from causerie.console.fields import FormFields
+from causerie.console.pages.entry_pages import EntryFormPages, EntryKindWords
 from causerie.console.paging import page_of
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
@@ -28,7 +29,7 @@ _WORDS = EntryKindWords(
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 
 
-class AliasPages(EntryPages):
+class AliasPages(EntryFormPages[AliasForm]):
     """Their list, and the form of one."""
 
     def __init__(self, operations: Operations) -> None:
@@ -41,37 +42,14 @@ class AliasPages(EntryPages):
         page = page_of(aliases, context.query, _texts, _COLUMNS)
         await context.show("operator/aliases.html", page=page, providers=_providers(entries))
 
-    async def new(self, context: RequestContext) -> None:
-        """``GET /operator/aliases/new``."""
-        await self._show(context, None, AliasForm())
+    def _empty(self) -> AliasForm:
+        return AliasForm()
 
-    async def create(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/new``."""
-        form = AliasForm.typed(context.form)
-        try:
-            context.check_form()
-            await self._configuration.create(context.actor, "alias", form.wish())
-        except InvalidRequest as failure:
-            await self._show(context, None, form, failure)
-            return
-        self._leave(context, "added")
+    def _typed(self, form: FormFields) -> AliasForm:
+        return AliasForm.typed(form)
 
-    async def see(self, context: RequestContext) -> None:
-        """``GET /operator/aliases/{entry}``."""
-        entry = await self._entry(context)
-        await self._show(context, entry, AliasForm.of(entry.settings, entry.version))
-
-    async def change(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/{entry}``."""
-        entry, form = await self._entry(context), AliasForm.typed(context.form)
-        try:
-            context.check_form()
-            wish = form.wish(enabled=entry.enabled)
-            await self._configuration.change(context.actor, entry.id, wish)
-        except InvalidRequest as failure:
-            await self._show(context, entry, form, failure)
-            return
-        self._leave(context, "saved")
+    def _kept(self, entry: EntryView) -> AliasForm:
+        return AliasForm.of(entry.settings, entry.version)
 
     async def _show(
         self,

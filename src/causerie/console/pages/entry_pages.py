@@ -1,13 +1,16 @@
-"""What pages of all kinds of entries do alike: an entry is switched on and off, and deleted."""
+"""What pages of all kinds of entries do alike: one is added, changed, switched and deleted."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from causerie.accounts.entry import EntryKind
+from causerie.console.fields import FormFields
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
-from causerie.operations.configuring import Configuring, EntryView
+from causerie.operations.configuring import Configuring, EntryView, EntryWish
 
 _DELETE = "operator/delete_entry.html"
 
@@ -74,3 +77,77 @@ class EntryPages:
     def _leave(self, context: RequestContext, what: str) -> None:
         """Lead to the list, with a notice of what was done."""
         context.go(self._words.list_path, done=f"{self._words.notice}-{what}")
+
+
+class EntryForm(Protocol):
+    """A form that says what an entry is to be."""
+
+    def wish(self, *, enabled: bool = True) -> EntryWish:
+        """Return the wanted state; raise :class:`InvalidRequest`."""
+        ...
+
+
+F = TypeVar("F", bound=EntryForm)
+
+
+class EntryFormPages(EntryPages, ABC, Generic[F]):
+    """Entries of one kind, each with a form of type ``F``."""
+
+    async def new(self, context: RequestContext) -> None:
+        """``GET …/new``."""
+        await self._show(context, None, self._empty())
+
+    async def create(self, context: RequestContext) -> None:
+        """``POST …/new``."""
+        form = self._typed(context.form)
+        (kind,) = self._words.kinds
+        try:
+            context.check_form()
+            await self._configuration.create(context.actor, kind, form.wish())
+        except InvalidRequest as failure:
+            await self._show(context, None, form, failure)
+            return
+        self._leave(context, "added")
+
+    async def see(self, context: RequestContext) -> None:
+        """``GET …/{entry}``."""
+        entry = await self._entry(context)
+        await self._show(context, entry, self._kept(entry))
+
+    async def change(self, context: RequestContext) -> None:
+        """``POST …/{entry}``."""
+        entry, form = await self._entry(context), self._typed(context.form)
+        try:
+            context.check_form()
+            wish = form.wish(enabled=entry.enabled)
+            await self._configuration.change(context.actor, entry.id, wish)
+        except InvalidRequest as failure:
+            await self._show(context, entry, form, failure)
+            return
+        self._leave(context, "saved")
+
+    @abstractmethod
+    async def list(self, context: RequestContext) -> None:
+        """``GET`` of the list."""
+
+    @abstractmethod
+    def _empty(self) -> F:
+        """Return the form of a new entry."""
+
+    @abstractmethod
+    def _typed(self, form: FormFields) -> F:
+        """Return the form as it was sent."""
+
+    @abstractmethod
+    def _kept(self, entry: EntryView) -> F:
+        """Return the form of an entry that there is."""
+
+    @abstractmethod
+    async def _show(
+        self,
+        context: RequestContext,
+        entry: EntryView | None,
+        form: F,
+        failure: InvalidRequest | None = None,
+    ) -> None:
+        """Show the form, of ``entry`` or of a new one, with what was wrong."""
