@@ -1,4 +1,4 @@
-"""What pages of all kinds of entries do alike: an entry is switched on and off, and deleted."""
+"""Switching and deletion of entries, alike for all kinds of them."""
 
 from __future__ import annotations
 
