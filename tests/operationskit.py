@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from accountkit import World, accounts_of
-from edgekit import Statuses
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
@@ -29,6 +28,8 @@ from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
 from causerie.composition.targets import ChatParts
+from causerie.engines.fake import FakeEngine
+from causerie.engines.fleet import Fleet, FleetEntry
 from causerie.logging.buffer import LogBuffer
 from causerie.operations.examinations import Examinations
 from causerie.operations.result import Found, RecordedExchange, Result
@@ -37,7 +38,8 @@ from causerie.probe.ask import ProbeRequest
 from causerie.probe.asker import ProbeBounds
 from causerie.probe.reply import ProbeReply
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.settings import Loaded, load
+from causerie.settings import Loaded, Settings, load
+from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry
 from causerie.store.probe_results import SqlProbeResults
 
@@ -154,7 +156,8 @@ async def market(
     async with AsyncExitStack() as held:
         parts = ChatParts(Compiler(workers=1), Renderers())
         held.push_async_callback(parts.stop)
-        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]  # a stand-in
+        fleet = await held.enter_async_context(Fleet([]))
+        service = RunningService(fleet, parts, LogBuffer(), Distribution(MemoryCounters()))
         held.push_async_callback(service.close)
         loaded, credentials = checked_with(read)
         accounts = accounts_of(world)
@@ -162,12 +165,20 @@ async def market(
         if filed:
             service.stored_entries = accounts.entries.every  # type: ignore[method-assign]  # of the test database
             check = partial(checked_with, read)
-            service.configuration = Reloading(loaded, check, service, lambda *_: None)
+            models = partial(_have_models, fleet)
+            service.configuration = Reloading(loaded, check, service, models)
         results = Results(SqlProbeResults(world.database))
         examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)
         services = LiveOperations(service, accounts, examinations, world.clock)
         yield Market(file, service, examinations, services)
+
+
+def _have_models(fleet: Fleet, settings: Settings, _: Credentials) -> None:
+    async def make() -> FakeEngine:
+        return FakeEngine()
+
+    fleet.replace([FleetEntry(model=model.id, make=make) for model in settings.models])
 
 
 @asynccontextmanager

@@ -100,6 +100,7 @@ async def furnished(place: Place, service_view: Broken, team: Team) -> Scene:
     await world.join(empty, operator, Role.OWNER)
     newcomer = await world.person("newcomer", password=PASSWORD)
     key = await _keys(world, team)
+    await ranked(world, team)
     return Scene(
         place,
         service_view,
@@ -142,6 +143,36 @@ async def _keys(world: World, team: Team) -> str:
     await world.key(project, owner, name="Trial", expires_at=world.now + timedelta(seconds=1))
     world.later(minutes=1)
     return made.key.id
+
+
+async def ranked(world: World, team: Team) -> None:
+    """Requests for models of the catalog, so that they have ranks."""
+    project = await world.projects.create(SYSTEM, "Public catalog")
+    made = []
+    for rank, model in enumerate(("qwen/qwen3-8b", "acme/iris-large", "qwen/qwen3-8b:free"), 1):
+        for day in range(0, 40, rank):
+            at = int((world.now - timedelta(days=day)).timestamp()) * 1_000_000
+            tokens = 90_000 // rank - 700 * day
+            made.append(
+                record(
+                    project=project.id, user=team.owner.id, at=at, model=model, completion=tokens
+                )
+            )
+    await SqlUsage(world.database).append(made)
+
+
+def long_list() -> Sequence[dict[str, Any]]:
+    """Models of a provider with many, some without a price."""
+    authors = ("vendor", "north-labs", "an-organisation-with-a-long-name")
+    return [
+        {
+            "id": f"{authors[n % 3]}/model-{n}",
+            "name": f"Model {n}",
+            "context_length": 8192 * (1 + n % 7),
+            **({"pricing": {"prompt": f"{n}e-8", "completion": f"{3 * n}e-8"}} if n % 5 else {}),
+        }
+        for n in range(1, 43)
+    ]
 
 
 async def _recorded(world: World, team: Team, user: User) -> str:
@@ -255,8 +286,14 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "provider-delete": "/operator/providers/spare/delete",
         "provider-no-list": "/operator/providers/north/models",
         "aliases": "/operator/aliases",
+        "own-models": "/operator/models",
+        "own-model-new": "/operator/models/new",
+        "doors": "/operator/doors",
+        "door-new": "/operator/doors/new",
         "alias-new": "/operator/aliases/new",
         "catalog-models": "/operator/catalog",
+        "provider-models": "/operator/providers/gallery/models",
+        "publish": "/operator/providers/gallery/publish?margin=20",
         "publish-no-list": "/operator/providers/north/publish",
         "provider-probe": "/operator/providers/north/probe?model=m",
         "routes": "/operator/explain?model=a/m",
@@ -514,6 +551,8 @@ async def _thinking(page: Page, root: str, scene: Scene) -> None:
 
 async def _call(page: Page, root: str, scene: Scene) -> None:
     await _playground(page, root, scene)
+    if await page.locator(".play-switch").is_visible():
+        await page.locator(".play-switch").click()
     await page.get_by_text("Tools", exact=True).click()
     tools = [{"type": "function", "function": {"name": "weather"}}]
     await page.fill("[name=tools]", msgspec.json.format(msgspec.json.encode(tools)).decode())

@@ -18,12 +18,13 @@ from pathlib import Path
 import structlog
 from accountkit import World
 from browserkit import chromium
-from configurekit import configure
+from configurekit import added, configure, listing
 from consolekit import console_of
+from frontkit import front
 from marketkit import small_market
 from operationskit import alerted, lived, market, provider
 from pageskit import a_team, with_history
-from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
+from picturebook import Broken, Go, Scene, alone, at, furnished, inside, long_list, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from causerie.accounts.people import User
@@ -76,11 +77,21 @@ class _Album:
 
     async def fill(self, context: BrowserContext, kind: str) -> None:
         """All of one kind."""
+        await self._take_front(context, kind)
         await self._take(context, kind, outside())
         await self._enter(context, self._scene.newcomer)
         await self._take(context, kind, alone())
         await self._enter(context, self._scene.operator)
         await self._take(context, kind, inside(self._scene))
+
+    async def _take_front(self, context: BrowserContext, kind: str) -> None:
+        """Pages of a service without accounts."""
+        pages = {"chat": at("/"), "docs": at("/docs")}
+        async with front() as service:
+            for name, go in pages.items():
+                if not self._wanted or name in self._wanted:
+                    file = self._to / f"{name}-{kind}.png"
+                    await _shoot(context, service.root, go, self._scene, file)
 
     async def _take(self, context: BrowserContext, kind: str, ways: Mapping[str, Go]) -> None:
         for name, go in ways.items():
@@ -114,10 +125,13 @@ async def _scene() -> AsyncIterator[Scene]:
             async with (
                 provider(gate=stopping) as (slow, _),
                 market(world, Path(folder), south=slow, bounds=_PATIENT) as seen_to,
+                listing() as gallery,
             ):
                 await lived(seen_to)
                 await alerted(seen_to)
                 await configure(seen_to)
+                gallery.models = long_list()
+                await added(seen_to, "provider", name="gallery", base_url=gallery.base_url)
                 service_view.operations, service_view.file = seen_to.services, seen_to.file
                 chat = PublicChatOptions(frozenset({"qwen/qwen3-8b:free"}))
                 async with console_of(

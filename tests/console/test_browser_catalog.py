@@ -8,8 +8,11 @@ import pytest
 from accountkit import PASSWORD, World
 from browserkit import findings, window
 from consolekit import Place, console_of
+from ledgerkit import record
 from marketkit import FREE, Fair, large_market
 from playwright.async_api import Page, expect
+
+from causerie.store.usage import SqlUsage
 
 PATHS = (
     "/catalog",
@@ -18,6 +21,7 @@ PATHS = (
     "/catalog/zeta/mystery",
     "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large",
     "/catalog/compare",
+    "/providers",
     "/providers/north",
     "/rankings",
     f"/catalog/{FREE}/chat",
@@ -144,9 +148,14 @@ async def _begins(page: Page, selector: str) -> float:
     return float(await found.evaluate(words + " return range.getBoundingClientRect().x; }"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+async def _ranked(world: World) -> None:
+    at = int(world.now.timestamp()) * 1_000_000 - 3_600_000_000
+    await SqlUsage(world.database).append([record(at=at, model="qwen/qwen3-8b")])
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 async def test_everybody_can_use_it(fair: Place, scheme: str, width: int) -> None:
+    await _ranked(fair.world)
     async with window(
         viewport={"width": width, "height": 850}, color_scheme=scheme, reduced_motion="reduce"
     ) as page:

@@ -10,7 +10,7 @@ import pytest
 from causerie.console.branding import Branding
 from causerie.console.charts import Chart, stacked
 from causerie.console.statics import Statics
-from causerie.console.templating import environment, short
+from causerie.console.templating import environment, short, since
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,24 @@ def test_no_axis_repeats_a_label() -> None:
     html = labels(stacked(starts, {"a": {starts[0]: 1.0}}), True)
     times = re.findall(r"<time[^>]*>(.*?)</time>", html)
     assert len(set(times)) == len(times) > 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "this minute"),
+        (-59, "this minute"),
+        (-60, "1 minute ago"),
+        (-7_199, "1 hour ago"),
+        (-86_400, "yesterday"),
+        (-5.9 * 86_400, "5 days ago"),
+        (6.99 * 86_400, "in 7 days"),
+        (86_400, "tomorrow"),
+        (45 * 86_400, "in 2 months"),
+        (-40 * 86_400, "last month"),
+        (-800 * 86_400, "2 years ago"),
+    ],
+)
+def test_how_long_ago_is_said_as_the_script_says_it(seconds: float, words: str) -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    assert since(now + timedelta(seconds=seconds), now) == words

@@ -13,10 +13,10 @@ from causerie.accounts.people import Actor, Project, User
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
 from causerie.accounts.spending import Spending, SpendingReader
-from causerie.accounts.usage import By, Step, UsageQuery, UsageReports
+from causerie.accounts.usage import By, UsageReports, Used
 
 DAYS = 30
-_NOTHING = Decimal(0)
+_UNUSED = Used()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,6 @@ class PersonSummary:
     active_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
-    cost: Decimal = _NOTHING
-    day: datetime | None = None
-
-
 class Summaries:
     """Asks for each fact once for all, however many there are."""
 
@@ -63,7 +57,7 @@ class Summaries:
         return [
             ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
             for each in found
-            for of in (used.get(each.id, _Used()),)
+            for of in (used.get(each.id, _UNUSED),)
         ]
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
@@ -79,10 +73,10 @@ class Summaries:
                 each,
                 keys.get(each.id, 0),
                 of.cost,
-                max(filter(None, [seen.get(each.id), of.day]), default=None),
+                _later(seen.get(each.id), of.day),
             )
             for each in found
-            for of in (used.get(each.id, _Used()),)
+            for of in (used.get(each.id, _UNUSED),)
         ]
 
     async def spending(
@@ -111,15 +105,15 @@ class Summaries:
             bounds = await repositories.keys.bounds_of(tuple(owners.values()))
         return {id: bounds[owner].budgets for id, owner in owners.items()}
 
-    async def _used(self, actor: Actor, by: By) -> Mapping[str, _Used]:
+    async def _used(self, actor: Actor, by: By) -> Mapping[str, Used]:
         midnight = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        since, until = midnight - timedelta(days=DAYS - 1), midnight + timedelta(days=1)
-        found: dict[str, _Used] = {}
-        for each in await self._usage.of_all(actor, UsageQuery(since, until, Step.DAY, (by,))):
-            before = found.get(each.group[by], _Used())
-            day = max(filter(None, [before.day, each.start]), default=None)
-            found[each.group[by]] = _Used(before.cost + each.cost, day)
-        return found
+        return await self._usage.used(actor, by, midnight - timedelta(days=DAYS - 1))
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    if one is None or other is None:
+        return one or other
+    return max(one, other)
 
 
 def _sums(counts: Iterable[tuple[str, int]]) -> Mapping[str, int]:

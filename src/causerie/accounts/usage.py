@@ -161,11 +161,23 @@ class Spent:
     tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Cost of the requests of a person or project, and the day of the last one."""
+
+    cost: Decimal = field(default=Decimal(0))
+    day: datetime | None = None
+
+
 class UsageReader(Protocol):
     """Reader of usage, as the store implements it."""
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         """By start, then by group."""
+        ...
+
+    async def used(self, by: By, since: datetime) -> Mapping[str, Used]:
+        """By person or project, from a midnight UTC on; those without requests are not there."""
         ...
 
     async def first_tokens(
@@ -210,6 +222,11 @@ class UsageReports:
         await self._may(actor, None, Action.SERVICE_SEE)
         question.check()
         return await self._reader.sums(question)
+
+    async def used(self, actor: Actor, by: By, since: datetime) -> Mapping[str, Used]:
+        """Cost and last day of all people or projects with requests, from a midnight UTC on."""
+        await self._may(actor, None, Action.SERVICE_SEE)
+        return await self._reader.used(by, since)
 
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: UsageQuery

@@ -67,7 +67,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperationGroup:
     """Operations with the same base."""
 
     title: str
@@ -84,24 +84,24 @@ class ObjectType:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ApiReference:
     """Everything that the page shows."""
 
     version: str
     description: str
-    groups: tuple[Group, ...]
+    groups: tuple[OperationGroup, ...]
     objects: tuple[ObjectType, ...]
 
 
-def reference(document: Any) -> Reference:
+def reference(document: Any) -> ApiReference:
     """Return what the page shows of a document."""
     found = list(_operations(document))
     titles = {_PLAIN: "Chat completions", ROUTER: "Router", "": "Service"}
     groups = (
-        Group(title, tuple(each for each in found if each.base == base))
+        OperationGroup(title, tuple(each for each in found if each.base == base))
         for base, title in titles.items()
     )
-    return Reference(
+    return ApiReference(
         document["info"]["version"],
         document["info"]["description"],
         tuple(group for group in groups if group.operations),

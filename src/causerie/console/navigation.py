@@ -50,6 +50,8 @@ ENTRIES = (
     NavigationEntry("Health", "/operator", "pulse", "operator"),
     NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
     NavigationEntry("Aliases", "/operator/aliases", "tag", "operator"),
+    NavigationEntry("Own models", "/operator/models", "cube", "operator"),
+    NavigationEntry("Doors", "/operator/doors", "key", "operator"),
     NavigationEntry("Catalog models", "/operator/catalog", "cube", "operator"),
     NavigationEntry("Rankings", "/rankings", "up", "operator"),
     NavigationEntry("Routing", "/operator/explain", "route", "operator"),

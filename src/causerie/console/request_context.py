@@ -193,6 +193,15 @@ class RequestContext:
         }
         await self.show(template, status=problem.status, problem=problem, **values)
 
+    async def show_form(
+        self, template: str, problem: ServiceError | None, /, **values: Any
+    ) -> None:
+        """Send a form; again, with what was wrong in it, if there is a problem."""
+        if problem is None:
+            await self.show(template, **values)
+        else:
+            await self.show_problem(template, problem, **values)
+
     def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a page about a failure without asking for anything: the reason may be anywhere."""
         self.user = None

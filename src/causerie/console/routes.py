@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from causerie.console.pages import (
     activity,
     links,
@@ -16,6 +18,7 @@ from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.catalog_entries import CatalogEntryPages
 from causerie.console.pages.catalog_import import CatalogImportPages
+from causerie.console.pages.entry_pages import EntryFormPages, EntryPages
 from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
@@ -31,6 +34,12 @@ from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
 from causerie.console.pages.public_chat import PublicChatPages
 from causerie.console.pages.rankings import RankingPages
+from causerie.console.pages.settings_entries import (
+    DOORS,
+    MODELS,
+    SettingsEntryPages,
+    SettingsKind,
+)
 from causerie.console.ports import ServiceView
 from causerie.console.routing import PageRoute
 from causerie.operations.ports import Operations
@@ -199,7 +208,9 @@ def _operations(operations: Operations) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{provider}/probe/use", providers.use),
         *_alerts(AlertsPages(operations)),
         *_provider_entries(ProviderEntryPages(operations), ProviderModelPages(operations)),
-        *_aliases(AliasPages(operations)),
+        *_form_entries(AliasPages(operations), "/operator/aliases"),
+        *_settings_entries(operations, MODELS),
+        *_settings_entries(operations, DOORS),
         *_catalog_entries(CatalogEntryPages(operations), CatalogImportPages(operations)),
         PageRoute("GET", "/operator/explain", explain.show),
         PageRoute("POST", "/operator/explain", explain.explain, kept=True),
@@ -215,10 +226,7 @@ def _alerts(alerts: AlertsPages) -> tuple[PageRoute, ...]:
         PageRoute("POST", f"{channels}/new", alerts.create),
         PageRoute("GET", f"{channels}/{{entry}}", alerts.see),
         PageRoute("POST", f"{channels}/{{entry}}", alerts.change),
-        PageRoute("POST", f"{channels}/{{entry}}/enable", alerts.enable),
-        PageRoute("POST", f"{channels}/{{entry}}/disable", alerts.disable),
-        PageRoute("GET", f"{channels}/{{entry}}/delete", alerts.ask_deletion),
-        PageRoute("POST", f"{channels}/{{entry}}/delete", alerts.delete),
+        *_entries(f"{channels}/{{entry}}", alerts),
     )
 
 
@@ -243,33 +251,40 @@ def _provider_entries(
     )
 
 
-def _aliases(aliases: AliasPages) -> tuple[PageRoute, ...]:
-    alias = "/operator/aliases/{alias}"
+def _settings_entries(operations: Operations, kind: SettingsKind) -> tuple[PageRoute, ...]:
+    return _form_entries(SettingsEntryPages(operations.configuration, kind), kind.words.list_path)
+
+
+def _form_entries(pages: EntryFormPages[Any], list_path: str) -> tuple[PageRoute, ...]:
+    entry = f"{list_path}/{{entry}}"
     return (
-        PageRoute("GET", "/operator/aliases", aliases.list),
-        PageRoute("GET", "/operator/aliases/new", aliases.new),
-        PageRoute("POST", "/operator/aliases/new", aliases.create, kept=True),
-        PageRoute("GET", alias, aliases.see),
-        PageRoute("POST", alias, aliases.change, kept=True),
-        PageRoute("POST", f"{alias}/enable", aliases.enable),
-        PageRoute("POST", f"{alias}/disable", aliases.disable),
-        PageRoute("GET", f"{alias}/delete", aliases.ask_deletion),
-        PageRoute("POST", f"{alias}/delete", aliases.delete),
+        PageRoute("GET", list_path, pages.list),
+        PageRoute("GET", f"{list_path}/new", pages.new),
+        PageRoute("POST", f"{list_path}/new", pages.create, kept=True),
+        PageRoute("GET", entry, pages.see),
+        PageRoute("POST", entry, pages.change, kept=True),
+        *_entries(entry, pages),
     )
 
 
 def _catalog_entries(
     entries: CatalogEntryPages, imports: CatalogImportPages
 ) -> tuple[PageRoute, ...]:
-    entry, provider = "/operator/catalog/{entry}", "/operator/providers/{provider}"
+    provider = "/operator/providers/{provider}"
     return (
         PageRoute("GET", "/operator/catalog", entries.list),
-        PageRoute("POST", f"{entry}/enable", entries.enable),
-        PageRoute("POST", f"{entry}/disable", entries.disable),
-        PageRoute("GET", f"{entry}/delete", entries.ask_deletion),
-        PageRoute("POST", f"{entry}/delete", entries.delete),
+        *_entries("/operator/catalog/{entry}", entries),
         PageRoute("GET", f"{provider}/publish", imports.show),
         PageRoute("POST", f"{provider}/publish", imports.publish),
+    )
+
+
+def _entries(entry: str, pages: EntryPages) -> tuple[PageRoute, ...]:
+    return (
+        PageRoute("POST", f"{entry}/enable", pages.enable),
+        PageRoute("POST", f"{entry}/disable", pages.disable),
+        PageRoute("GET", f"{entry}/delete", pages.ask_deletion),
+        PageRoute("POST", f"{entry}/delete", pages.delete),
     )
 
 

@@ -17,12 +17,26 @@ from causerie.console.statics import Statics
 _LOOKS = {
     "moment": "%Y-%m-%d %H:%M UTC",
     "date": "%Y-%m-%d",
-    "ago": "%Y-%m-%d %H:%M UTC",
     "hour": "%H:%M",
     "dayhour": "%d %b %H:%M",
     "stamp": "%m-%d %H:%M:%S",
 }
 _THOUSAND = 1000
+_UNITS = (
+    ("year", 31_536_000),
+    ("month", 2_592_000),
+    ("day", 86_400),
+    ("hour", 3_600),
+    ("minute", 60),
+)
+_NAMED = {
+    ("day", -1): "yesterday",
+    ("day", 1): "tomorrow",
+    ("month", -1): "last month",
+    ("month", 1): "next month",
+    ("year", -1): "last year",
+    ("year", 1): "next year",
+}
 
 
 def environment(
@@ -84,7 +98,25 @@ def date(at: datetime | None, empty: str = "never") -> Markup:
 
 def ago(at: datetime | None, empty: str = "never") -> Markup:
     """Return the time since or until then; the full time is in its title."""
-    return _time(at, "ago", empty)
+    return _time(at, "ago", empty, since(at, datetime.now(UTC)) if at is not None else "")
+
+
+def since(at: datetime, now: datetime) -> str:
+    """Return the time from ``now`` in words, the ones that ``static/times.js`` has in English.
+
+    So nothing on a page moves when the script shows it again.
+    """
+    seconds = (at - now).total_seconds()
+    for unit, length in _UNITS:
+        if abs(seconds) < length:
+            continue
+        many = seconds / length
+        whole = int(many + 0.5) if many > 0 else int(many)
+        if (unit, whole) in _NAMED:
+            return _NAMED[unit, whole]
+        words = counted(abs(whole), unit)
+        return f"in {words}" if whole > 0 else f"{words} ago"
+    return "this minute"
 
 
 def count(number: int | Decimal) -> str:
@@ -147,7 +179,7 @@ def stamp(at: datetime) -> Markup:
     return _time(at, "stamp", "")
 
 
-def _time(at: datetime | None, look: str, empty: str) -> Markup:
+def _time(at: datetime | None, look: str, empty: str, words: str = "") -> Markup:
     if at is None:
         return Markup('<span class="quiet">{}</span>').format(empty)
     utc = at.astimezone(UTC)
@@ -155,5 +187,5 @@ def _time(at: datetime | None, look: str, empty: str) -> Markup:
         utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
         look,
         utc.strftime(_LOOKS["moment"]),
-        utc.strftime(_LOOKS[look]),
+        words or utc.strftime(_LOOKS[look]),
     )

@@ -20,7 +20,7 @@ _MOST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Logo:
+class LogoImage:
     """An image, and its media type."""
 
     content_type: str
@@ -32,7 +32,7 @@ def is_data(text: str) -> bool:
     return text.startswith("data:")
 
 
-def read_logo(text: str) -> Logo:
+def read_logo(text: str) -> LogoImage:
     """Return the logo that a setting names; raise :class:`ValueError` with what is wrong."""
     logo = _decoded(text) if is_data(text) else _read(Path(text))
     if len(logo.content) > _MOST_BYTES:
@@ -49,22 +49,22 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             yield Broken(("branding", "logos", name), str(error))
 
 
-def _decoded(text: str) -> Logo:
+def _decoded(text: str) -> LogoImage:
     found = _DATA.fullmatch(text)
     if found is None:
         raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
     try:
-        return Logo(found[1], base64.b64decode(found[2], validate=True))
+        return LogoImage(found[1], base64.b64decode(found[2], validate=True))
     except binascii.Error as error:
         raise ValueError("is not valid base64") from error
 
 
-def _read(file: Path) -> Logo:
+def _read(file: Path) -> LogoImage:
     content_type = _TYPES.get(file.suffix.lower())
     if content_type is None:
         raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
     try:
         with file.open("rb") as opened:
-            return Logo(content_type, opened.read(_MOST_BYTES + 1))
+            return LogoImage(content_type, opened.read(_MOST_BYTES + 1))
     except OSError as error:
         raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error

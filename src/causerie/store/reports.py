@@ -30,6 +30,7 @@ from causerie.accounts.usage import (
     Step,
     UsageQuery,
     UsageSum,
+    Used,
 )
 from causerie.metering.ledger import UsageRecord
 from causerie.store.columns import amount_of, microseconds, moment_of
@@ -65,6 +66,12 @@ class SqlUsageReader:
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
+
+    async def used(self, by: By, since: datetime) -> Mapping[str, Used]:
+        """From a midnight UTC on."""
+        async with self._database.reading() as connection:
+            found = await connection.execute(used_query(by, since))
+        return await asyncio.to_thread(_used, found)
 
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
@@ -122,6 +129,15 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
     return query.group_by(*places)
+
+
+def used_query(by: By, since: datetime) -> Select[Any]:
+    """Cost and last day of each person or project."""
+    table = usage_daily
+    group = table.c[_name(by)]
+    latest = func.max(table.c.start, type_=table.c.start.type)
+    query = select(group, func.sum(table.c.cost).label("cost"), latest)
+    return query.where(table.c.start >= microseconds(since)).group_by(group)
 
 
 def _app_sums_query(question: UsageQuery) -> Select[Any]:
@@ -233,6 +249,10 @@ def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum
     sums = [_sum(row, question) for row in rows if row["requests"] is not None]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+
+
+def _used(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Used]:
+    return {group: Used(cost, moment_of(start)) for group, cost, start in rows}
 
 
 def _first_tokens(

@@ -44,7 +44,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelComparison:
     """``parameters`` are those that some of the models support, ``alike`` those of all."""
 
     models: Sequence[Compared]
@@ -74,7 +74,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 }
 
 
-def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> Comparison:
+def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
     """Of these, whose variants are among the entries."""
     models = [
         Compared(
@@ -91,7 +91,7 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> Compari
     every = frozenset[str]().union(*sets)
     alike = every.intersection(*sets)
     shared = [name for _, names in grouped(sorted(alike)) for name in names]
-    return Comparison(models, grouped(sorted(every - alike)), shared)
+    return ModelComparison(models, grouped(sorted(every - alike)), shared)
 
 
 def variants(id: str, entries: Sequence[Listing]) -> Sequence[Listing]:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from causerie.console.channel_form import FIELDS, ChannelForm, ChannelKind, new_secret
 from causerie.console.entries import EntryProblems, entries_of, origin_of
+from causerie.console.pages.entry_pages import EntryKindWords, EntryPages
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
 from causerie.operations.alerts import ChannelTest
@@ -18,7 +19,15 @@ from causerie.operations.ports import Operations
 _PATH = "/operator/alerts"
 _PAGE = "operator/alerts.html"
 _FORM = "operator/channel.html"
-_DELETE = "operator/delete_channel.html"
+_WORDS = EntryKindWords(
+    kinds=frozenset({"webhook", "email"}),
+    noun="channel",
+    notice="channel",
+    list_path=_PATH,
+    path=f"{_PATH}/channels",
+    delete_button="Delete channel",
+    deletion="It gets no more alerts, and messages that wait for it are dropped.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,12 @@ class _Row:
     """Empty for all."""
 
 
-class AlertsPages:
-    """Asked of the desk and the configuration, which decide who may."""
+class AlertsPages(EntryPages):
+    """Asked of the desk and the configuration, which decide who may; channels are entries."""
 
     def __init__(self, operations: Operations) -> None:
+        super().__init__(operations.configuration, _WORDS)
         self._desk = operations.alerts
-        self._configuration = operations.configuration
 
     async def show(self, context: RequestContext) -> None:
         """``GET /operator/alerts``."""
@@ -63,7 +72,7 @@ class AlertsPages:
             await self._form(context, None, form, failure)
             return
         if kind == "email" or given:
-            context.go(_PATH, done="channel-added")
+            self._leave(context, "added")
             return
         await context.show("operator/channel_secret.html", name=form.name, secret=secret)
 
@@ -83,39 +92,7 @@ class AlertsPages:
         except InvalidRequest as failure:
             await self._form(context, entry, form, failure)
             return
-        context.go(_PATH, done="channel-saved")
-
-    async def enable(self, context: RequestContext) -> None:
-        """``POST /operator/alerts/channels/{entry}/enable``."""
-        await self._switch(context, enabled=True)
-
-    async def disable(self, context: RequestContext) -> None:
-        """``POST /operator/alerts/channels/{entry}/disable``."""
-        await self._switch(context, enabled=False)
-
-    async def ask_deletion(self, context: RequestContext) -> None:
-        """``GET /operator/alerts/channels/{entry}/delete``."""
-        await context.show(_DELETE, entry=await self._entry(context))
-
-    async def delete(self, context: RequestContext) -> None:
-        """``POST /operator/alerts/channels/{entry}/delete``."""
-        entry = await self._entry(context)
-        try:
-            await self._configuration.delete(context.actor, entry.id)
-        except InvalidRequest as problem:
-            await context.show_problem(_DELETE, problem, entry=entry)
-            return
-        context.go(_PATH, done="channel-deleted")
-
-    async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
-        entry = await self._entry(context)
-        await self._configuration.switch(context.actor, entry.id, enabled=enabled)
-        context.go(_PATH, done="channel-enabled" if enabled else "channel-disabled")
-
-    async def _entry(self, context: RequestContext) -> EntryView:
-        entry = await self._configuration.see(context.actor, context.params["entry"])
-        _kind(entry.kind)
-        return entry
+        self._leave(context, "saved")
 
     async def _typed(self, context: RequestContext, kind: ChannelKind) -> ChannelForm:
         view = await self._desk.see(context.actor)
@@ -139,10 +116,7 @@ class AlertsPages:
             "kinds": (await self._desk.see(context.actor)).kinds,
             "problems": EntryProblems(failure, origin_of(form.kind, form.name), FIELDS),
         }
-        if failure is None:
-            await context.show(_FORM, **values)
-        else:
-            await context.show_problem(_FORM, failure, **values)
+        await context.show_form(_FORM, failure, **values)
 
 
 def _kind(text: str) -> ChannelKind:

@@ -7,23 +7,33 @@ from typing import Any
 
 from causerie.console.alias_form import FIELDS, AliasForm
 from causerie.console.entries import EntryProblems, entries_of, origin_of
+from causerie.console.fields import FormFields
+from causerie.console.pages.entry_pages import EntryFormPages, EntryKindWords
 from causerie.console.paging import page_of
 from causerie.console.request_context import RequestContext
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryView
 from causerie.operations.ports import Operations
 
 _PATH = "/operator/aliases"
 _FORM = "operator/alias.html"
-_DELETE = "operator/delete_alias.html"
+_WORDS = EntryKindWords(
+    kinds=frozenset({"alias"}),
+    noun="alias",
+    notice="alias",
+    list_path=_PATH,
+    path=_PATH,
+    delete_button="Delete alias",
+    deletion="Requests for this model are refused at once. Its usage is kept.",
+)
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 
 
-class AliasPages:
-    """Changes are in force at once; those of the file are shown only."""
+class AliasPages(EntryFormPages[AliasForm]):
+    """Their list, and the form of one."""
 
     def __init__(self, operations: Operations) -> None:
-        self._configuration = operations.configuration
+        super().__init__(operations.configuration, _WORDS)
 
     async def list(self, context: RequestContext) -> None:
         """``GET /operator/aliases``."""
@@ -32,70 +42,14 @@ class AliasPages:
         page = page_of(aliases, context.query, _texts, _COLUMNS)
         await context.show("operator/aliases.html", page=page, providers=_providers(entries))
 
-    async def new(self, context: RequestContext) -> None:
-        """``GET /operator/aliases/new``."""
-        await self._show(context, None, AliasForm())
+    def _empty(self) -> AliasForm:
+        return AliasForm()
 
-    async def create(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/new``."""
-        form = AliasForm.typed(context.form)
-        try:
-            context.check_form()
-            await self._configuration.create(context.actor, "alias", form.wish())
-        except InvalidRequest as failure:
-            await self._show(context, None, form, failure)
-            return
-        context.go(_PATH, done="alias-added")
+    def _typed(self, form: FormFields) -> AliasForm:
+        return AliasForm.typed(form)
 
-    async def see(self, context: RequestContext) -> None:
-        """``GET /operator/aliases/{alias}``."""
-        entry = await self._entry(context)
-        await self._show(context, entry, AliasForm.of(entry.settings, entry.version))
-
-    async def change(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/{alias}``."""
-        entry, form = await self._entry(context), AliasForm.typed(context.form)
-        try:
-            context.check_form()
-            wish = form.wish(enabled=entry.enabled)
-            await self._configuration.change(context.actor, entry.id, wish)
-        except InvalidRequest as failure:
-            await self._show(context, entry, form, failure)
-            return
-        context.go(_PATH, done="alias-saved")
-
-    async def enable(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/{alias}/enable``."""
-        await self._switch(context, enabled=True)
-
-    async def disable(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/{alias}/disable``."""
-        await self._switch(context, enabled=False)
-
-    async def ask_deletion(self, context: RequestContext) -> None:
-        """``GET /operator/aliases/{alias}/delete``."""
-        await context.show(_DELETE, entry=await self._entry(context))
-
-    async def delete(self, context: RequestContext) -> None:
-        """``POST /operator/aliases/{alias}/delete``."""
-        entry = await self._entry(context)
-        try:
-            await self._configuration.delete(context.actor, entry.id)
-        except InvalidRequest as problem:
-            await context.show_problem(_DELETE, problem, entry=entry)
-            return
-        context.go(_PATH, done="alias-deleted")
-
-    async def _switch(self, context: RequestContext, *, enabled: bool) -> None:
-        entry = await self._entry(context)
-        await self._configuration.switch(context.actor, entry.id, enabled=enabled)
-        context.go(_PATH, done="alias-enabled" if enabled else "alias-disabled")
-
-    async def _entry(self, context: RequestContext) -> EntryView:
-        entry = await self._configuration.see(context.actor, context.params["alias"])
-        if entry.kind != "alias":
-            raise NotFound("There is no such alias in the database.")
-        return entry
+    def _kept(self, entry: EntryView) -> AliasForm:
+        return AliasForm.of(entry.settings, entry.version)
 
     async def _show(
         self,
@@ -113,10 +67,7 @@ class AliasPages:
             "targets": _targets(entries),
             "problems": EntryProblems(failure, origin_of("alias", form.id), FIELDS),
         }
-        if failure is None:
-            await context.show(_FORM, **values)
-        else:
-            await context.show_problem(_FORM, failure, **values)
+        await context.show_form(_FORM, failure, **values)
 
 
 def _providers(entries: Sequence[EntryView]) -> Sequence[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ class CatalogImportPages:
         values: dict[str, Any] = {
             "provider": provider,
             "listing": trial.listing,
-            "page": page_of(found, context.query, _texts),
+            "page": page_of(found, context.query, _texts, _COLUMNS, _kept(form)),
             "value": _value,
             "states": [each.state for each in found],
             "picked": frozenset([*form.every("pick"), *form.every("gone")]),
@@ -85,15 +86,43 @@ class CatalogImportPages:
             "unpriced": any(each.listed is not None and each.price is None for each in found),
             "no_door": router_door(entries) is not None,
         }
-        if failure is None:
-            await context.show(_TEMPLATE, **values)
-        else:
-            await context.show_problem(_TEMPLATE, failure, **values)
+        await context.show_form(_TEMPLATE, failure, **values)
 
     async def _provider(self, context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
         """Return the provider that is in force, and all entries."""
         entries = await self._configuration.every(context.actor)
         return provider_in_force(entries, context.params["provider"]), entries
+
+
+def _kept(form: FormFields) -> Mapping[str, str]:
+    """Return what links to other pages of the list keep."""
+    margin = form.get("margin")
+    return {"margin": margin} if margin else {}
+
+
+def _context(offer: Offer) -> int | None:
+    return offer.listed.context_length if offer.listed is not None else offer.context_before
+
+
+def _price(part: str) -> Callable[[Offer], Decimal | None]:
+    """A column of prices: those that would be published, or else those there are."""
+
+    def of(offer: Offer) -> Decimal | None:
+        price = offer.price or offer.price_before
+        return Decimal(price[part]) if price is not None and part in price else None
+
+    return of
+
+
+_COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
+    {
+        "state": lambda each: _ORDER.index(each.state),
+        "id": lambda each: each.catalog_id,
+        "context": _context,
+        "input": _price("prompt"),
+        "output": _price("completion"),
+    }
+)
 
 
 def _rules(form: FormFields) -> PriceRules:

@@ -146,10 +146,7 @@ class ProviderEntryPages:
         tested: bool = False,
     ) -> None:
         values = {**_around(form, failure), "tested": tested}
-        if failure is None:
-            await context.show(_ADD, trial=trial, **values)
-        else:
-            await context.show_problem(_ADD, failure, trial=trial, **values)
+        await context.show_form(_ADD, failure, trial=trial, **values)
 
     async def _edit(
         self,
@@ -159,10 +156,7 @@ class ProviderEntryPages:
         failure: InvalidRequest | None = None,
     ) -> None:
         values = _around(form, failure)
-        if failure is None:
-            await context.show(_EDIT, entry=entry, **values)
-        else:
-            await context.show_problem(_EDIT, failure, entry=entry, **values)
+        await context.show_form(_EDIT, failure, entry=entry, **values)
 
 
 def _around(form: ProviderForm, failure: ServiceError | None) -> dict[str, Any]:

@@ -74,10 +74,7 @@ class ProviderModelPages:
             "problems": EntryProblems(failure),
             "wildcard": any("*" in _targets(each, provider.name) for each in entries),
         }
-        if failure is None:
-            await context.show(_TEMPLATE, **values)
-        else:
-            await context.show_problem(_TEMPLATE, failure, **values)
+        await context.show_form(_TEMPLATE, failure, **values)
 
     async def _listing(self, context: RequestContext, provider: EntryView) -> Trial:
         return await self._configuration.listed(context.actor, provider.name)

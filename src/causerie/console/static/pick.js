@@ -17,7 +17,7 @@ function follow() {
 }
 
 if (all) {
-  all.hidden = false;
+  all.dataset.pickAll = "works";
   all.setAttribute("aria-label", "All models shown");
   all.addEventListener("change", () => { for (const box of shown()) box.checked = all.checked; });
   document.addEventListener("change", follow);

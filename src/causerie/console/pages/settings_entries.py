@@ -1,0 +1,221 @@
+"""Models of this service and doors: entries whose form is fields of plain settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from causerie.console.entries import EntryProblems, entries_of, origin_of
+from causerie.console.fields import FormFields
+from causerie.console.pages.entry_pages import EntryFormPages, EntryKindWords
+from causerie.console.paging import page_of
+from causerie.console.request_context import RequestContext
+from causerie.console.settings_form import LIMITS, SettingField, SettingsForm
+from causerie.errors import InvalidRequest
+from causerie.operations.configuring import Configuring, EntryView
+
+_FORM = "operator/settings_entry.html"
+_PRICE = "Per 1M tokens."
+_AT_ONCE = "Requests at the same time"
+_REPLICAS = "Processes that share the requests."
+_COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
+    "id": lambda one: one.name.casefold(),
+    "origin": lambda one: one.origin,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsKind:
+    """A kind of entries: its form, its list, and its words."""
+
+    words: EntryKindWords
+    fields: Sequence[SettingField]
+    list_template: str
+    title: str
+    """Title of the form of a new one."""
+    section: str
+    """Of the configuration file."""
+    searched: Sequence[str]
+    """Settings that the search of the list looks at, in addition to the name."""
+
+
+def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
+    """Yield fields of a table: names, titles and hints."""
+    for name, title, hint in rows:
+        yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
+
+
+MODELS = SettingsKind(
+    words=EntryKindWords(
+        kinds=frozenset({"model"}),
+        noun="model",
+        notice="model",
+        list_path="/operator/models",
+        path="/operator/models",
+        delete_button="Delete model",
+        deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
+    ),
+    fields=(
+        SettingField("id", "ID", hint="What requests name as their model.", needed=True),
+        SettingField(
+            "ref",
+            "Weights",
+            hint="`hf:ORG/REPO`, with `:QUANT` or `:FILE` behind it if there are several.",
+            placeholder="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
+        ),
+        SettingField(
+            "engine",
+            "Engine",
+            "choice",
+            choices=(("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
+        ),
+        SettingField("name", "Name", hint="For people.", group="Name and price"),
+        SettingField("description", "Description", group="Name and price"),
+        SettingField(
+            "price.prompt", "Input price", hint=_PRICE, placeholder="0", group="Name and price"
+        ),
+        SettingField(
+            "price.completion", "Output price", hint=_PRICE, placeholder="0", group="Name and price"
+        ),
+        *LIMITS,
+        SettingField("max_output_tokens", "Output tokens of a request", "number", group="Limits"),
+        SettingField(
+            "idle_unload_seconds",
+            "Unload after",
+            "number",
+            hint="Seconds without a request. Empty: never.",
+            group="Limits",
+        ),
+        *_numbers(
+            "llamacpp",
+            "llama.cpp",
+            ("context", "Context", "Tokens of one request, or `auto`."),
+            ("parallel", _AT_ONCE, ""),
+            ("threads", "Threads", ""),
+            ("gpu_layers", "Layers on the GPU", ""),
+            ("replicas", "Replicas", _REPLICAS),
+        ),
+        *_numbers("openvino", "OpenVINO", ("context", "Context", ""), ("parallel", _AT_ONCE, "")),
+        SettingField(
+            "vllm.addresses",
+            "Addresses",
+            "list",
+            "Of servers that run already. Empty: one is started here.",
+            group="vLLM",
+        ),
+        *_numbers(
+            "vllm",
+            "vLLM",
+            ("context", "Context", ""),
+            ("parallel", _AT_ONCE, ""),
+            ("tensor_parallel", "Devices that share each layer", ""),
+            ("replicas", "Replicas", _REPLICAS),
+        ),
+    ),
+    list_template="operator/own_models.html",
+    title="Add model",
+    section="models",
+    searched=("name", "ref", "engine"),
+)
+DOORS = SettingsKind(
+    words=EntryKindWords(
+        kinds=frozenset({"door"}),
+        noun="door",
+        notice="door",
+        list_path="/operator/doors",
+        path="/operator/doors",
+        delete_button="Delete door",
+        deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
+    ),
+    fields=(
+        SettingField("name", "Name", hint="Lower-case; part of its address.", needed=True),
+        SettingField(
+            "kind",
+            "Kind",
+            "choice",
+            choices=(
+                ("gateway", "gateway: aliases"),
+                ("router", "router: the catalog"),
+                ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
+                ("endpoint", "endpoint: models of this service"),
+            ),
+        ),
+        SettingField(
+            "keys",
+            "Who enters",
+            "choice",
+            choices=(("", "as the service says"), ("accounts", "keys that people make here")),
+        ),
+        SettingField(
+            "models",
+            "Models",
+            "list",
+            "Ids, with `*` at the end for all that begin so. Empty: all.",
+        ),
+        SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
+        SettingField("hosts", "Host names", "list", group="Addresses"),
+        *LIMITS,
+        SettingField(
+            "unknown_params",
+            "Unknown fields of requests",
+            "choice",
+            choices=(
+                ("", "left out, and named in x-request-changes"),
+                ("reject", "refused"),
+            ),
+            group="Requests",
+        ),
+        SettingField(
+            "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
+        ),
+    ),
+    list_template="operator/doors.html",
+    title="Add door",
+    section="doors",
+    searched=("kind", "hosts", "models"),
+)
+
+
+class SettingsEntryPages(EntryFormPages[SettingsForm]):
+    """The list of the entries of a kind, and the form of one."""
+
+    def __init__(self, configuration: Configuring, kind: SettingsKind) -> None:
+        super().__init__(configuration, kind.words)
+        self._kind = kind
+
+    async def list(self, context: RequestContext) -> None:
+        """``GET`` of the list."""
+        entries = await entries_of(self._configuration, context.actor)
+        own = [each for each in entries if each.kind in self._words.kinds]
+        page = page_of(own, context.query, self._texts, _COLUMNS)
+        await context.show(self._kind.list_template, page=page)
+
+    def _empty(self) -> SettingsForm:
+        return SettingsForm(self._kind.fields)
+
+    def _typed(self, form: FormFields) -> SettingsForm:
+        return SettingsForm.typed(self._kind.fields, form)
+
+    def _kept(self, entry: EntryView) -> SettingsForm:
+        return SettingsForm.of(self._kind.fields, entry.settings, entry.version)
+
+    async def _show(
+        self,
+        context: RequestContext,
+        entry: EntryView | None,
+        form: SettingsForm,
+        failure: InvalidRequest | None = None,
+    ) -> None:
+        label = self._kind.fields[0].name
+        (kind,) = self._words.kinds
+        origin = origin_of(kind, form.values.get(label, ""))
+        names = (*(each.name for each in form.fields), "more")
+        problems = EntryProblems(failure, origin, names)
+        await context.show_form(
+            _FORM, failure, entry=entry, form=form, kind=self._kind, problems=problems
+        )
+
+    def _texts(self, entry: EntryView) -> Iterator[str]:
+        yield entry.name
+        for name in self._kind.searched:
+            yield str(entry.settings.get(name, ""))

@@ -1,0 +1,77 @@
+"""Pages of operators in a real browser: for everybody, on every width, and nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from accountkit import PASSWORD, World
+from browserkit import findings, sign_in, window
+from configurekit import Listing, added, configured
+from consolekit import Place, ScriptedServiceView, console_of
+from operationskit import alerted, lived
+from playwright.async_api import Page, expect
+
+PATHS = (
+    *(
+        "alerts",
+        "alerts/channels/new?kind=webhook",
+        "aliases",
+        "catalog",
+        "doors",
+        "models",
+        "providers",
+    ),
+    *("providers/north", "providers/west/models", "providers/west/publish?margin=20"),
+)
+_MOVED = (
+    "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => {"
+    "for (const each of list.getEntries()) sum += each.value; })"
+    ".observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 20); })"
+)
+
+
+@pytest.fixture
+async def bench(lite: World, tmp_path: Path) -> AsyncIterator[tuple[Place, Listing]]:
+    """A console over a market that was used, and a provider whose list has models."""
+    async with configured(lite, tmp_path) as (market, lists):
+        await lived(market)
+        await alerted(market)
+        await added(market, "provider", name="west", base_url=lists.base_url)
+        view = ScriptedServiceView()
+        view.operations = market.services
+        async with console_of(lite, service_view=view) as place:
+            yield place, lists
+
+
+async def test_everybody_can_use_them_on_every_width(bench: tuple[Place, Listing]) -> None:
+    place, _ = bench
+    root = f"http://127.0.0.1:{place.port}/console"
+    boss = await place.world.person(operator=True, password=PASSWORD)
+    async with window(reduced_motion="reduce") as page:
+        await sign_in(page, root, boss)
+        for number, path in enumerate(PATHS):
+            await page.emulate_media(color_scheme=("light", "dark")[number % 2])  # type: ignore[arg-type]
+            await page.set_viewport_size({"width": 1440, "height": 900})
+            await page.goto(f"{root}/operator/{path}")
+            assert await page.evaluate(_MOVED) == 0, path
+            assert await _wider(page) <= 0, path
+            await page.set_viewport_size({"width": 390, "height": 844})
+            assert await _wider(page) <= 0, path
+            assert await findings(page) == [], path
+        await _sorted(page)
+
+
+async def _wider(page: Page) -> int:
+    return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+async def _sorted(page: Page) -> None:
+    """A list of models is sorted by the keyboard; what is sent by the service keeps its margin."""
+    names = page.locator(".picks tbody strong")
+    await expect(names.first).to_have_text("vendor/small")
+    await page.get_by_role("link", name="Context").press("Enter")
+    await expect(names.first).to_have_text("vendor/large")
+    assert "margin=20" in page.url
+    assert await page.input_value("[name=margin] >> nth=0") == "20"
