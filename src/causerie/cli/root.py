@@ -86,7 +86,18 @@ COMMANDS: Mapping[str, CommandEntry] = {
 _MARKUP: Final = "markdown"
 
 
-class _CommandsOnDemand(TyperGroup):
+class _Group(TyperGroup):
+    """A group that explains its commands without loading pydantic."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give Typer's own flags a default: pydantic would tell what none of them is as a bool."""
+        for option in self.get_params(ctx):
+            if option.default is None and option.type_descriptor.annotation is bool:
+                option.default = False
+        return super().parse_args(ctx, args)
+
+
+class _CommandsOnDemand(_Group):
     """A group whose commands are placeholders with a summary, until one of them is asked for."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -106,7 +117,7 @@ def loaded(name: str) -> Any:
     found = getattr(import_module(f"causerie.cli.commands.{command.module}"), command.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
     if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+        alone.add_typer(found, name=name, cls=_Group)
         return typer.main.get_group(alone).commands[name]
     alone.command(name)(found)
     return typer.main.get_command(alone)
