@@ -63,13 +63,13 @@ async def test_providers_have_ranks_by_what_their_endpoints_answered(
     lite: World, team: Team
 ) -> None:
     await a_week(lite)
-    await used(lite, QWEN, 4000, timedelta(hours=1), served_by="hidden/qwen3-8b")
+    await used(lite, QWEN, 4000, timedelta(hours=1), served_by="elsewhere/qwen3-8b")
     view = Fair(small_market(lite.now))
     async with console_of(lite, service_view=view, rankings=True) as place:
         page = (await place.visitor().get("/rankings?by=provider")).text
         assert 'href="/console/providers/west"' in page
         assert "1 down" in page
-        assert "hidden" not in page
+        assert "elsewhere" not in page
         told = (await place.visitor().get("/rankings.json?by=provider")).text
         rows = msgspec.json.decode(told)["data"]
         assert [(each["provider"], each["tokens"], each["rank_before"]) for each in rows] == [
@@ -80,7 +80,7 @@ async def test_providers_have_ranks_by_what_their_endpoints_answered(
     every = await accounts_of(lite).rankings.providers_of_all(SYSTEM, RankingPeriod.WEEK)
     assert [(each.name, each.tokens) for each in every.rows] == [
         ("north", 9500),
-        ("hidden", 4000),
+        ("elsewhere", 4000),
         ("west", 900),
     ]
     with pytest.raises(Forbidden):
