@@ -48,11 +48,11 @@ def table(steps: Sequence[tuple[str, float]]) -> str:
 
 def circumstances(busy: float) -> str:
     """Return how the seconds were measured; ``busy`` is the load average before the run."""
-    cores = os.cpu_count() or 1
+    cores, day = os.cpu_count() or 1, datetime.now(UTC)
     shared = " They were shared with other programs, so a quiet machine is faster." * (busy > cores)
     return (
-        f"One run on {datetime.now(UTC):%d %B %Y}, {platform.machine()}, {cores} cores, load average "
-        f"{busy:.0f} before it.{shared} The seconds are those of the clock."
+        f"One run on {day:%d %B %Y}, {platform.machine()}, {cores} cores, load average {busy:.0f} "
+        f"before it.{shared} The seconds are those of the clock."
     )
 
 
