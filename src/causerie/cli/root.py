@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import causerie
 
@@ -92,7 +92,8 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give Typer's own flags a default: pydantic would tell what none of them is as a bool."""
         for option in self.get_params(ctx):
-            if option.default is None and option.type_descriptor.annotation is bool:
+            flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
+            if flag and option.default is None:
                 option.default = False
         return super().parse_args(ctx, args)
 

@@ -28,12 +28,12 @@ def labels_of(headers: Headers) -> Labels:
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     tag = headers.get(_TAG, "")
-    trace = [headers.get(name, "") for name in _TRACE]
-    if not (referer or title or tag or trace[0]):
+    parent, state = (headers.get(name, "") for name in _TRACE)
+    if not (referer or title or tag or parent):
         return UNLABELLED
     address, host = _address(referer)
     app = _name(title) or host[:_LONGEST_NAME]
-    return Labels(app, address, *trace, tag=_name(tag))
+    return Labels(app, address, parent, state, _name(tag))
 
 
 def _name(text: str) -> str:
