@@ -52,7 +52,7 @@ def circumstances(busy: float) -> str:
     shared = " They were shared with other programs, so a quiet machine is faster." * (busy > cores)
     return (
         f"One run on {day:%d %B %Y}, {platform.machine()}, {cores} cores, load average {busy:.0f} "
-        f"before it.{shared} The seconds are those of the clock."
+        f"before it.{shared}\nThe seconds are those of the clock."
     )
 
 
