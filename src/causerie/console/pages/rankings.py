@@ -28,7 +28,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class RankingBy(StrEnum):
-    """What is ranked."""
+    """The kind of entries that a ranking has."""
 
     MODEL = "model"
     PROVIDER = "provider"
