@@ -10,9 +10,12 @@ words.
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import re
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,9 +46,19 @@ def table(steps: Sequence[tuple[str, float]]) -> str:
     return "\n".join(["| step | seconds |", "|---|---|", *lines])
 
 
-def write(page: Path, steps: Sequence[tuple[str, float]]) -> None:
-    """Put the table into the page, between its two comments."""
-    text, count = TABLE.subn(f"{table(steps)}\n", page.read_text(encoding="utf-8"))
+def circumstances(busy: float) -> str:
+    """Return how the seconds were measured; ``busy`` is the load average before the run."""
+    cores, day = os.cpu_count() or 1, datetime.now(UTC)
+    shared = " They were shared with other programs, so a quiet machine is faster." * (busy > cores)
+    return (
+        f"One run on {day:%d %B %Y}, {platform.machine()}, {cores} cores, load average {busy:.0f} "
+        f"before it.{shared}\nThe seconds are those of the clock."
+    )
+
+
+def write(page: Path, steps: Sequence[tuple[str, float]], how: str) -> None:
+    """Put the table and how it was made into the page, between its two comments."""
+    text, count = TABLE.subn(f"{table(steps)}\n\n{how}\n", page.read_text(encoding="utf-8"))
     assert count == 1, page
     page.write_text(text, encoding="utf-8")
 
@@ -59,11 +72,12 @@ def main() -> int:
     chosen = f"test_journey_{asked.only}*.py"
     files = [str(file) for file in sorted(FOLDER.glob(chosen))]
     collector = StepCollector()
+    how = circumstances(os.getloadavg()[1])
     status = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *files], [collector])
     for name, steps in collector.found.items():
         print(f"\n{name}\n\n{table(steps)}")
         if asked.write and status == pytest.ExitCode.OK:
-            write(PAGES / f"{name}.md", steps)
+            write(PAGES / f"{name}.md", steps, how)
     return int(status)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from secrets import token_hex
 from typing import Any
 
 import pytest
 from accountkit import World
 from consolekit import Page, Visitor, console_of
 from marketkit import Fair, small_market
+from valkeyserver import ValkeyServer
 
 from causerie.console.public_chat import PublicChat, PublicChatOptions
+from causerie.distributed.budgets import DistributedBudgets
+from causerie.distributed.replica import DistributedOptions, Replica
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.price import PriceSettings
@@ -92,29 +96,64 @@ async def test_all_else_is_denied(lite: World) -> None:
     assert view.talked == []
 
 
-def test_an_address_has_one_reply_at_a_time_and_failures_do_not_count(lite: World) -> None:
+async def test_an_address_has_one_reply_at_a_time_and_failures_do_not_count(lite: World) -> None:
     now = lite.now
     options = PublicChatOptions(messages_per_day=2, total_messages_per_day=3, concurrent=2)
     chat = PublicChat(options, lambda: now)
 
-    def refused(address: str) -> str:
-        with pytest.raises(RateLimited) as failure, chat.message(address):
-            pass
-        return failure.value.message
-
-    with chat.message("2001:db8::1"):
-        assert "under way" in refused("2001:db8::2")  # of the same network
-        with chat.message("10.0.0.1"):
-            assert "Too many visitors" in refused("10.0.0.2")
-    with pytest.raises(UpstreamFailed), chat.message("10.0.0.1"):
-        raise UpstreamFailed("away")
-    with chat.message("10.0.0.1"):
+    async with chat.message("2001:db8::1"):
+        assert "under way" in await refused(chat, "2001:db8::2")  # of the same network
+        async with chat.message("10.0.0.1"):
+            assert "Too many visitors" in await refused(chat, "10.0.0.2")
+    with pytest.raises(UpstreamFailed):
+        async with chat.message("10.0.0.1"):
+            raise UpstreamFailed("away")
+    async with chat.message("10.0.0.1"):
         pass
-    assert "none is left" in refused("10.0.0.1")
-    assert "All messages" in refused("10.0.0.3")
+    assert "none is left" in await refused(chat, "10.0.0.1")
+    assert "All messages" in await refused(chat, "10.0.0.3")
     now += timedelta(days=1)
-    with chat.message("10.0.0.1"):
+    async with chat.message("10.0.0.1"):
         pass
+
+
+async def refused(chat: PublicChat, address: str) -> str:
+    with pytest.raises(RateLimited) as failure:
+        async with chat.message(address):
+            pass
+    return failure.value.message
+
+
+async def test_replicas_count_visitors_together(lite: World, valkey: ValkeyServer) -> None:
+    options = PublicChatOptions(messages_per_day=2, total_messages_per_day=3, concurrent=2)
+    shared = DistributedOptions(prefix=token_hex(4))
+    here, there = Replica(valkey.url, shared), Replica(valkey.url, shared)
+    async with here.running(), there.running():
+        await here.wait()
+        await there.wait()
+        one, other = (
+            PublicChat(options, lite.clock, DistributedBudgets(each)) for each in (here, there)
+        )
+        async with one.message("10.0.0.1"):
+            assert "under way" in await refused(other, "10.0.0.1")
+            async with one.message("10.0.0.2"):
+                assert "Too many visitors" in await refused(other, "10.0.0.3")
+        with pytest.raises(UpstreamFailed):
+            async with other.message("10.0.0.1"):
+                raise UpstreamFailed("away")
+        async with other.message("10.0.0.1"):
+            pass
+        for chat in (one, other):
+            assert "none is left" in await refused(chat, "10.0.0.1")
+            assert "All messages" in await refused(chat, "10.0.0.4")
+
+
+async def test_a_replica_without_the_others_counts_by_itself(lite: World) -> None:
+    alone = DistributedBudgets(Replica("valkey://127.0.0.1:1"))
+    chat = PublicChat(PublicChatOptions(messages_per_day=1), lite.clock, alone)
+    async with chat.message("10.0.0.1"):
+        pass
+    assert "none is left" in await refused(chat, "10.0.0.1")
 
 
 def test_a_conversation_ends_with_words_of_the_visitor(lite: World) -> None:

@@ -1,4 +1,4 @@
-"""Rankings by tokens: of the catalog's models alone, for operators, or for everybody if so set."""
+"""Rankings by tokens: of the catalog alone, for operators, or for everybody if so set."""
 
 from __future__ import annotations
 
@@ -29,33 +29,62 @@ async def used(world: World, model: str, tokens: int, ago: timedelta, **more: An
 
 
 async def a_week(world: World) -> None:
-    await used(world, IRIS, 300, timedelta(hours=1), project="prj_a")
-    await used(world, QWEN, 200, timedelta(hours=2), project="prj_a")
-    await used(world, QWEN, 900, timedelta(days=3), project="prj_b")
-    await used(world, IRIS, 5000, timedelta(days=9), project="prj_b")
-    await used(world, "private/alias", 9000, timedelta(hours=1), project="prj_a")
+    north, qwen = {"served_by": "north/iris"}, {"served_by": "north/Qwen/Qwen3-8B"}
+    await used(world, IRIS, 300, timedelta(hours=1), project="prj_a", **north)
+    await used(world, QWEN, 200, timedelta(hours=2), project="prj_a", **qwen)
+    await used(world, QWEN, 900, timedelta(days=3), project="prj_b", served_by="west/m")
+    await used(world, IRIS, 5000, timedelta(days=9), project="prj_b", **north)
+    await used(world, "private/alias", 9000, timedelta(hours=1), project="prj_a", **qwen)
 
 
 async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Team) -> None:
     await a_week(lite)
     rankings = accounts_of(lite).rankings
-    day = await rankings.of_models({IRIS, QWEN}, RankingPeriod.DAY)
-    assert [(each.model, each.rank, each.tokens) for each in day.models] == [
+    day = await rankings.models({IRIS, QWEN}, RankingPeriod.DAY)
+    assert [(each.name, each.rank, each.tokens) for each in day.rows] == [
         (IRIS, 1, 300),
         (QWEN, 2, 200),
     ]
-    week = await rankings.of_models({IRIS, QWEN}, RankingPeriod.WEEK)
-    assert [(each.model, each.tokens, each.requests) for each in week.models] == [
+    week = await rankings.models({IRIS, QWEN}, RankingPeriod.WEEK)
+    assert [(each.name, each.tokens, each.requests) for each in week.rows] == [
         (QWEN, 1100, 2),
         (IRIS, 300, 1),
     ]
-    assert [each.rank_before for each in week.models] == [None, 1]
-    month = await rankings.of_models({IRIS, QWEN}, RankingPeriod.MONTH)
-    assert (month.models[0].model, month.tokens) == (IRIS, 6400)
-    every = await rankings.of_all(SYSTEM, RankingPeriod.WEEK)
-    assert every.models[0].model == "private/alias"
+    assert [each.rank_before for each in week.rows] == [None, 1]
+    month = await rankings.models({IRIS, QWEN}, RankingPeriod.MONTH)
+    assert (month.rows[0].name, month.tokens) == (IRIS, 6400)
+    every = await rankings.models_of_all(SYSTEM, RankingPeriod.WEEK)
+    assert every.rows[0].name == "private/alias"
     with pytest.raises(Forbidden):
-        await rankings.of_all(actor_of(team.owner), RankingPeriod.WEEK)
+        await rankings.models_of_all(actor_of(team.owner), RankingPeriod.WEEK)
+
+
+async def test_providers_have_ranks_by_what_their_endpoints_answered(
+    lite: World, team: Team
+) -> None:
+    await a_week(lite)
+    await used(lite, QWEN, 4000, timedelta(hours=1), served_by="elsewhere/qwen3-8b")
+    view = Fair(small_market(lite.now))
+    async with console_of(lite, service_view=view, rankings=True) as place:
+        page = (await place.visitor().get("/rankings?by=provider")).text
+        assert 'href="/console/providers/west"' in page
+        assert "1 down" in page
+        assert "elsewhere" not in page
+        told = (await place.visitor().get("/rankings.json?by=provider")).text
+        rows = msgspec.json.decode(told)["data"]
+        assert [(each["provider"], each["tokens"], each["rank_before"]) for each in rows] == [
+            ("west", 900, None),
+            ("north", 500, 1),
+        ]
+        assert (await place.visitor().get("/rankings?by=project")).status == 400
+    every = await accounts_of(lite).rankings.providers_of_all(SYSTEM, RankingPeriod.WEEK)
+    assert [(each.name, each.tokens) for each in every.rows] == [
+        ("north", 9500),
+        ("elsewhere", 4000),
+        ("west", 900),
+    ]
+    with pytest.raises(Forbidden):
+        await accounts_of(lite).rankings.providers_of_all(actor_of(team.owner), RankingPeriod.WEEK)
 
 
 async def test_strangers_see_them_only_where_a_setting_says_so(lite: World, team: Team) -> None:

@@ -34,6 +34,7 @@ def labels(**named: str) -> Labels:
 def test_titles_are_made_readable(title: str, app: str) -> None:
     assert labels(x_title=title) == Labels(app)
     assert labels(X_OpenRouter_Title=title, x_title="older") == Labels(app)
+    assert labels(X_Tag=title) == Labels(tag=app)
 
 
 def test_what_is_no_utf_8_is_latin_1() -> None:

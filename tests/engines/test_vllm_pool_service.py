@@ -17,6 +17,7 @@ from rich.console import Console
 from servicekit import ServiceView, service_view
 from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
+from waiting import eventually
 
 from causerie.cli.names import library
 from causerie.cli.services import Service, services_table
@@ -44,6 +45,11 @@ async def sources(service: ServiceView) -> list[str]:
     """By what each member is chosen."""
     _, health = await service.get("/health")
     return [one.get("prefix_source", "") for one in health["engines"][0]["members"]]
+
+
+async def hear_events(service: ServiceView, count: int) -> bool:
+    """So many members are chosen by their events."""
+    return await sources(service) == ["kv_events"] * count
 
 
 async def test_members_change_while_a_stream_runs(tmp_path: Path) -> None:
@@ -89,9 +95,7 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
         text = configuration(folder, every)
         text += f"kv_events = {{ port = {port}, replay_port = {port + 1} }}\n"
         service = await there.enter_async_context(service_view(folder, text))
-        async with asyncio.timeout(20):
-            while await sources(service) != ["kv_events"] * 3:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.02)
+        await eventually(lambda: hear_events(service, 3), 20)
         messages = [{"role": "user", "content": "A sentence of more than two blocks of tokens."}]
         await service.ask("/v1", "m", messages=messages)
         prompts = [asked(place.folder)[-1]["prompt"] for place in every]
@@ -118,12 +122,14 @@ async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -
         each = health["engines"][0].get("members", [])
         return [(one["address"], one["state"], one["restarts"]) for one in each]
 
+    async def are(service: ServiceView, *states: tuple[str, int]) -> bool:
+        return sorted(one[1:] for one in await members(service)) == list(states)
+
     async with service_view(folder, text) as service, asyncio.timeout(50):
-        while {one[1:] for one in await members(service)} != {("ready", 0)}:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await eventually(lambda: are(service, ("ready", 0), ("ready", 0)))
         assert [one[0] for one in await members(service)] == ["replica-1", "replica-2"]
         assert sorted((folder / "devices").read_text().split()) == ["0,1", "2,3"]
-        while await sources(service) != ["kv_events"] * 2:  # as soon as each has a batch
+        while not await hear_events(service, 2):  # as soon as each has a batch
             await service.ask("/v1", "m", messages=[{"role": "user", "content": str(uuid4())}])
         told = [one[one.index("--kv-events-config") + 1] for one in asked(folder) if "serve" in one]
         places = [Path(json.loads(one)["endpoint"].removeprefix("ipc://")) for one in told]
@@ -133,12 +139,8 @@ async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -
         os.kill(server, signal.SIGKILL)  # either of them
         for _ in range(4):
             assert (await service.ask("/v1", "m"))[0] == 200
-        once = [
-            ("ready", 0),
-            ("ready", 1),
-        ]  # its end may be noticed later than that of the requests
-        while sorted(one[1:] for one in await members(service)) != once:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        # Its end may be noticed later than that of the requests.
+        await eventually(lambda: are(service, ("ready", 0), ("ready", 1)))
     assert not any(place.parent.exists() for place in places)
 
 

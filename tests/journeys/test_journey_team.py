@@ -1,4 +1,4 @@
-"""A platform engineer: containers, provider, alias, key and request.
+"""A platform engineer: containers, provider, alias, person, budget, alert, and what LiteLLM had.
 
 The page: docs/start/team.md. No container runs here: the service gets the configuration and the
 variables of deploy/compose, beside a real PostgreSQL and a real Valkey, as the image starts it;
@@ -7,24 +7,35 @@ tests/deploy runs the steps of the image. The provider is scripted.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import openai
 import pytest
 import yaml
-from browserkit import Execution, findings, window
+from browserkit import NEW_PASSWORD, Execution, findings, windows
 from configurekit import SECRET, Listing, listing
-from journeykit import Steps
+from journeykit import Desk, Steps, desk
 from playwright.async_api import Page, expect
 from service import SHARED_CORES, Service, serving
 from valkeyserver import ValkeyServer
 from webhookreceiver import SECRET as ALERTS_SECRET
+from webhookreceiver import Receiver, webhook_receiver
 
 COMPOSE = Path(__file__).parents[2] / "deploy" / "compose"
 MODEL = "vendor/small"
+LITELLM = """
+model_list:
+  - model_name: legacy
+    litellm_params: {{model: openai/vendor/large, api_base: "{url}", api_key: os.environ/OLD_KEY}}
+litellm_settings: {{drop_params: true}}
+"""
 
 
 def described(database: str, shared: str) -> dict[str, str]:
@@ -43,12 +54,20 @@ def described(database: str, shared: str) -> dict[str, str]:
 def configuration() -> str:
     """Return the file that compose.yaml mounts.
 
-    The address of the console is that of the test, and nothing collects metrics.
+    The address of the console is that of the test, nothing collects metrics, and budgets are
+    looked at more often.
     """
     text = (COMPOSE / "causerie.toml").read_text()
     text, found = re.subn(r'(?m)^(address|listen) = ".*$', "", text)
     assert found == 2
-    return text
+    return f"{text}\n[alerts]\naccounts_seconds = 0.2\n"
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Receiver]:
+    """Where alerts go."""
+    async with webhook_receiver() as made:
+        yield made
 
 
 @pytest.fixture
@@ -58,10 +77,18 @@ async def lists() -> AsyncIterator[Listing]:
         yield made
 
 
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What the engineer has started, and their shell."""
+
+    service: Service
+    desk: Desk
+
+
 @pytest.fixture
 def office(
     tmp_path: Path, hosted_database: str, valkey: ValkeyServer, steps: Steps
-) -> Iterator[Service]:
+) -> Iterator[Office]:
     """The service of deploy/compose."""
     variables = described(hosted_database, valkey.url)
     context = serving(
@@ -73,7 +100,8 @@ def office(
     with steps.step("Start: `docker compose up` (here without containers)"):
         service = context.__enter__()
     try:
-        yield service
+        shell = {"CAUSERIE_CONFIG": str(tmp_path / "causerie.toml"), **variables}
+        yield Office(service, desk(tmp_path, tmp_path, **shell))
     finally:
         context.__exit__(None, None, None)
 
@@ -132,6 +160,105 @@ async def create_alias(execution: Execution) -> None:
     await expect(page.locator("tbody tr", has_text="chat")).to_contain_text("west/vendor/small")
 
 
+async def invite(execution: Execution) -> str:
+    """Return the link for a colleague."""
+    page = execution.page
+    await page.locator("nav").get_by_role("link", name="Project", exact=True).click()
+    await page.locator("#main").get_by_text("Invite", exact=True).click()
+    await page.fill("#panel [name=email]", "bob@example.org")
+    await page.click("#panel .button-main")
+    link = await page.locator("#link").text_content()
+    await page.click("#panel >> text=Done")
+    return link or ""
+
+
+async def accept(execution: Execution, link: str) -> str:
+    """The colleague makes an account, signs in and makes a key; returns the key."""
+    page = execution.page
+    await page.goto(link)
+    await page.fill("[name=name]", "Bob")
+    await page.fill("[name=password]", NEW_PASSWORD)
+    await page.click("text=Create account")
+    await expect(page.locator("h1")).to_have_text("Sign in")
+    await page.fill("[name=email]", "bob@example.org")
+    await page.fill("[name=password]", NEW_PASSWORD)
+    await page.click("form .button-main")
+    await execution.open("API Keys")
+    return await execution.new_key("Mine")
+
+
+async def bound(execution: Execution) -> None:
+    """The colleague may spend ten cents a month."""
+    page = execution.page
+    await execution.open("Users")
+    row = page.locator("tbody tr", has_text="bob@example.org")
+    await row.locator("summary").click()
+    await row.get_by_text("Limits and budgets").click()
+    await page.click("#panel >> text=Add a budget")
+    await page.fill("#panel [name=budget_amount]", "0.10")
+    await page.click("#panel .button-main")
+    await expect(row.locator(".meter")).to_contain_text("of $0.10")
+
+
+async def spend(execution: Execution, key: str, hook: Receiver) -> None:
+    """The colleague asks until the budget is used up, and the webhook tells of it."""
+    with pytest.raises(openai.APIStatusError) as refusal:
+        async with asyncio.timeout(60):
+            while True:
+                await execution.ask(key)
+    assert refusal.value.status_code == 402
+    assert "budget" in refusal.value.message
+    while (posted := await hook.next()).body["type"] != "budget.firing":
+        pass  # what a busy machine has to say of its database
+    assert posted.body["data"]["owner"].startswith("user:")
+    assert hook.wrong == []
+
+
+async def add_channel(execution: Execution, hook: Receiver) -> None:
+    """A webhook for alerts, which takes a test message."""
+    page = execution.page
+    await execution.open("Alerts")
+    await page.get_by_text("Add webhook").click()
+    await page.fill("#panel [name=name]", "ops")
+    await page.fill("#panel [name=url]", hook.url)
+    await page.fill("#panel [name=key]", ALERTS_SECRET)
+    await page.click("#panel .button-main")
+    await page.get_by_role("button", name="Send a test").click()
+    await expect(page.locator(".note-good")).to_contain_text("Test of ops")
+    while (await hook.next()).body["type"] != "alert.test":
+        pass  # as in `spend`
+
+
+async def take_over(office: Office, lists: Listing) -> None:
+    """What LiteLLM had goes into the database of the running service."""
+    file = office.desk.folder / "config.yaml"
+    file.write_text(LITELLM.format(url=lists.base_url))
+    wrote = "causerie import --litellm /dev/stdin < config.yaml > entries.toml"
+    told = await office.desk.run(wrote)
+    assert "model_list: LiteLLM's built-in prices stay behind" in told
+    told = await office.desk.run("OLD_KEY=sk-old causerie import /dev/stdin --yes < entries.toml")
+    assert re.search(r"new +alias +legacy", told)
+
+
+async def delete_provider(execution: Execution, key: str) -> None:
+    """A provider is switched off, and then deleted with its aliases."""
+    page = execution.page
+    await execution.open("Providers")
+    await page.get_by_role("link", name="west", exact=True).click()
+    await page.click("summary:has-text('More actions')")
+    await page.get_by_role("button", name="Switch off").click()
+    await expect(page.locator(".toast")).to_contain_text("asked no more")
+    with pytest.raises(openai.NotFoundError):
+        await execution.ask(key)
+    assert await findings(page) == []
+    await page.click("summary:has-text('More actions')")
+    await page.get_by_role("link", name="Delete").click()
+    await expect(page.locator("dialog")).to_contain_text("2 aliases")
+    await page.click("dialog .button-bad")
+    await expect(page.locator("#main h1")).to_have_text("Providers")
+    await expect(page.get_by_role("link", name="west", exact=True)).to_have_count(0)
+
+
 async def engineer_adds(execution: Execution, lists: Listing, steps: Steps) -> str:
     """A provider, an alias, and a key of their own; returns the key."""
     with steps.step("Create the owner's account by the printed link"):
@@ -152,10 +279,49 @@ async def engineer_adds(execution: Execution, lists: Listing, steps: Steps) -> s
     return key
 
 
+async def colleague_spends(
+    engineer: Execution, colleague: Execution, hook: Receiver, steps: Steps
+) -> None:
+    """Somebody is invited, gets a budget and uses it up."""
+    with steps.step("Invite a person, who makes an account and a key"):
+        link = await invite(engineer)
+        key = await accept(colleague, link)
+    with steps.step("Give the person a budget"):
+        await bound(engineer)
+    with steps.step("Add a webhook for alerts, and test it"):
+        await add_channel(engineer, hook)
+    with steps.step("The budget is used up, and the alert arrives"):
+        await spend(colleague, key, hook)
+
+
 @pytest.mark.timeout(600)
-async def test_from_containers_to_a_request(office: Service, lists: Listing, steps: Steps) -> None:
-    async with window(permissions=["clipboard-read", "clipboard-write"]) as page:
-        engineer = Execution(page, office, door="gateway", model="chat")
+async def test_from_containers_to_a_team(
+    office: Office, lists: Listing, hook: Receiver, steps: Steps
+) -> None:
+    async with AsyncExitStack() as stack:
+        pages = await stack.enter_async_context(
+            windows(2, permissions=["clipboard-read", "clipboard-write"])
+        )
+        engineer, colleague = (
+            Execution(page, office.service, door="gateway", model="chat") for page in pages
+        )
         key = await engineer_adds(engineer, lists, steps)
-    log = office.log.read_text()
-    assert not [one for one in (SECRET, key, ALERTS_SECRET) if one in log]
+        await colleague_spends(engineer, colleague, hook, steps)
+        with steps.step("Take over LiteLLM's configuration"):
+            await take_over(office, lists)
+            legacy = replace(engineer, model="legacy")
+            assert await answered(legacy, key) == "Certainly!"
+        with steps.step("Switch the provider off, and delete it"):
+            await delete_provider(engineer, key)
+        log = office.service.log.read_text()
+        assert not [one for one in (SECRET, key, ALERTS_SECRET, "sk-old") if one in log]
+
+
+async def answered(execution: Execution, key: str) -> str:
+    """Ask for a model that is in force within a second."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await execution.ask(key)
+            except openai.NotFoundError:
+                await asyncio.sleep(0.05)  # another process reads the database

@@ -89,7 +89,16 @@ async def test_programs_are_told_apart(services: Office, projects: tuple[Project
     newest = (await services.ask(manager, "/requests?limit=3")).json()["data"]
     assert sorted(one["app"] for one in newest) == ["", "Other", "Other"]
     assert {one["referer"] for one in newest} == {"https://robot.example/"}
-    for query in ("by=app,key", "by=app&user=u"):
+    tagged = record(project=projects[0].id, at=NOON - 1, user="usr_t", tag="night", key="")
+    await SqlUsage(services.world.database).append([tagged])
+    asked = "/usage.csv?step=all&by=tag,user&user=usr_t"
+    [head, row] = (await services.ask(manager, asked)).body.decode().splitlines()
+    assert head.startswith("start,tag,user,requests")
+    assert row.startswith(",night,usr_t,1,")
+    assert (await services.ask(manager, "/requests?limit=1&user=usr_t")).json()["data"][0][
+        "tag"
+    ] == "night"
+    for query in ("by=app,key", "by=app&user=u", "by=app,tag", "by=tag,key"):
         refused = await services.ask(manager, f"/usage?{query}")
         assert (refused.status, refused.error["param"]) == (400, "by")
 

@@ -233,7 +233,7 @@ async def test_what_was_told_is_what_counts_where_the_answer_to_a_commit_was_los
         found = await connection.execute(select(usage_records).filter_by(id=one.id))
         [row] = found.mappings()
         assert (row["status"], row["code"], row["cost"]) == (503, "store_unavailable", 0)
-        for table in ("usage_hourly", "usage_daily", "usage_apps"):
+        for table in ("usage_hourly", "usage_daily", "usage_apps", "usage_tags", "usage_targets"):
             [sums] = (await connection.execute(text(f"SELECT * FROM {table}"))).mappings()
             assert (sums["requests"], sums["failed"], sums["prompt"]) == (2, 1, 200)
             assert (sums["cost"], sums["charged"]) == (123_456, 120)

@@ -89,11 +89,45 @@ async def test_a_replica_that_was_answered_just_now_trusts_that() -> None:
     await here.failed()
     here.tells(there)
     assert there.state.state() == "up"
+    there.clock.now += 1.9
+    await there.asked()
     there.clock.now += 5
+    there.tells(here)
+    assert there.state.state() == "up"
     here.clock.now += LONGEST_WAIT_SECONDS
     await here.failed(1)  # longer: told again
     here.tells(there)
     assert there.state.state() == "down"
+
+
+async def test_news_against_an_answer_count_once_that_is_old_and_no_other_came() -> None:
+    here, there = Replica(0.0), Replica(0.0)
+    await there.asked()
+    there.tells(here)
+    await here.failed()
+    here.tells(there)
+    there.clock.now += 1.9
+    assert not there.tells(here)
+    assert there.state.state() == "up"
+    there.clock.now += 0.2
+    assert not there.tells(here), "what was told is not told again"
+    assert there.state.state() == "down"
+    there.clock.now += 1.5
+    there.tells(here)
+    assert there.state.state() == "half_open"
+
+
+async def test_news_against_an_answer_are_forgotten_once_the_target_is_well() -> None:
+    here, there = Replica(0.0), Replica(0.0)
+    await there.asked()
+    await here.failed()
+    here.tells(there)
+    here.clock.now += LONGEST_WAIT_SECONDS
+    await here.asked()
+    here.tells(there)
+    there.clock.now += 5
+    there.tells(here)
+    assert there.state.state() == "up"
 
 
 async def test_a_target_that_is_full_is_full_for_all() -> None:

@@ -304,26 +304,28 @@ async def test_nothing_used_adds_up_to_nothing(database: Database) -> None:
     assert await SqlUsageReader(database).sums(UsageQuery(TODAY, WEEK.until, step=Step.ALL)) == []
 
 
-@pytest.mark.parametrize("step", list(Step))
-async def test_sums_by_app(database: Database, step: Step) -> None:
-    apps = ("", "Robot", "=app()")
-    records = [replace(each, app=apps[n % 3]) for n, each in enumerate(made())]
+@pytest.mark.parametrize(
+    ("by", "step"), [*((By.APP, step) for step in Step), (By.TAG, Step.HOUR), (By.TAG, Step.DAY)]
+)
+async def test_sums_by_label(database: Database, by: By, step: Step) -> None:
+    names = ("", "Robot", "=app()")
+    records = [replace(each, **{by.value: names[n % 3]}) for n, each in enumerate(made())]
     await SqlUsage(database).append(records)
     span = 24 * HOUR if step is Step.DAY else HOUR
     noon = TODAY - timedelta(days=3) + timedelta(hours=12)
     for since, model in ((WEEK.since, None), (noon, "small")):
-        question = UsageQuery(since, WEEK.until, step, (By.APP, By.PROJECT), model=model)
+        question = UsageQuery(since, WEEK.until, step, (by, By.PROJECT), model=model)
         found = await SqlUsageReader(database).sums(question)
         began = int(since.timestamp() * 10**6) // span * span
         wanted = Counter(
-            (None if step is Step.ALL else each.at // span * span, each.app, each.project)
+            (None if step is Step.ALL else each.at // span * span, getattr(each, by), each.project)
             for each in records
             if each.at >= began and model in (None, each.model)
         )
         assert {
             (
                 None if one.start is None else int(one.start.timestamp()) * 10**6,
-                one.group[By.APP],
+                one.group[by],
                 one.group[By.PROJECT],
             ): one.requests
             for one in found
@@ -332,9 +334,12 @@ async def test_sums_by_app(database: Database, step: Step) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"by": (By.APP, By.KEY)}, {"by": (By.APP,), "user": "u"}, {"by": (By.APP,), "door": "d"}],
+    [
+        *({"by": (By.APP, By.KEY)}, {"by": (By.APP,), "user": "u"}, {"by": (By.APP,), "door": "d"}),
+        *({"by": (By.TAG, By.KEY)}, {"by": (By.APP, By.TAG)}, {"by": (By.TAG,), "key": "k"}),
+    ],
 )
-async def test_apps_are_not_known_by_key(world: World, changed: dict[str, Any]) -> None:
+async def test_labels_are_not_known_by_key(world: World, changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await world.usage.of_all(SYSTEM, dataclasses.replace(WEEK, **changed))
     assert caught.value.param == "by"

@@ -66,7 +66,7 @@ _RECORD |= {"served_by": "small", "stream": True, "status": 200, "code": None, "
 _RECORD |= {"attempts": 2, "queue_us": 1, "first_token_us": 15_000, "duration_us": 200_000}
 _RECORD |= {"upstream_us": 7, "continued": 1, "estimated": True, "tried": '["near: away"]'}
 _RECORD |= {"reason": "It took long.", "param": "messages", "app": "Robot", "referer": "http://r/"}
-_RECORD |= {"cache_miss": "tools changed"}
+_RECORD |= {"cache_miss": "tools changed", "tag": "evaluation"}
 _ALERT = {"kind": "budget", "summary": "Key a has used 80 %", "details": '{"percent": "80"}'}
 _MADE = {"created_at": AT, "disabled_at": None}
 
@@ -159,6 +159,14 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "usage_apps": [
         _SUM | {"project_id": "prj_a", "start": AT, "app": "", "model": "small", "requests": 3}
     ],
+    "usage_tags": [
+        _SUM
+        | {"project_id": "prj_a", "start": AT, "tag": "", "user_id": "usr_a", "model": "small"}
+        | {"requests": 3}
+    ],
+    "usage_targets": [
+        _SUM | {"project_id": "prj_a", "start": AT, "model": "small", "served_by": "north/small"}
+    ],
     "usage_first_token": [_PLACE | {"start": AT, "bucket": BUCKET, "requests": 3}],
     "recordings": [
         {"id": ID, "project_id": "prj_a", "user_id": "usr_a", "at": AT, "expires_at": FAR}
@@ -239,7 +247,7 @@ async def test_a_service_goes_on_where_a_version_before_has_left_off(
         if step >= "0002":
             await _requests_are_charged(here, step)
         if step >= "0003":
-            await _usage_is_shown(SqlUsageReader(bare), step)
+            await _usage_is_shown(SqlUsageReader(bare), step, By.KEY, By.APP, By.TAG)
 
 
 async def test_the_version_before_writes_what_this_one_reads(bare: Database) -> None:
@@ -252,7 +260,7 @@ async def test_the_version_before_writes_what_this_one_reads(bare: Database) -> 
     async with SqlStore(bare, SEAL).writing() as bookkeeping:
         await _people_are_who_they_were(bookkeeping)
         await _what_was_said_is_kept(bookkeeping, BEFORE)
-    await _usage_is_shown(SqlUsageReader(bare), BEFORE)
+    await _usage_is_shown(SqlUsageReader(bare), BEFORE, By.KEY, By.APP)
 
 
 async def _people_are_who_they_were(bookkeeping: SqlRepositories) -> None:
@@ -312,7 +320,7 @@ async def _requests_are_charged(hosted: AccountBackend, step: str) -> None:
     assert told.usage == (1.000123456 if step >= "0003" else 1.0)
 
 
-async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
+async def _usage_is_shown(reader: SqlUsageReader, step: str, *kinds: By) -> None:
     day = moment_of(MIDNIGHT), moment_of(MIDNIGHT + DAY)
     newest, oldest = await reader.records(RecordFilter(*day))
     assert (newest.id, newest.status, oldest.id, oldest.cost) == (
@@ -321,7 +329,7 @@ async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
     )
     assert oldest.tried == (("near: away",) if step >= "0004" else ())
     assert oldest.app == ("Robot" if step >= "0008" else "")
-    for by in (By.KEY, By.APP):
+    for by in kinds:
         sums = await reader.sums(UsageQuery(*day, Step.HOUR, (by,)))
         assert sum(each.requests for each in sums) == 3, by
     [times] = await reader.first_tokens(UsageQuery(*day, Step.ALL), [1.0])

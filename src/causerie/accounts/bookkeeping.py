@@ -149,6 +149,7 @@ def _usage(record: Record, cost: Decimal) -> UsageRecord:
         param=record.param,
         app=record.labels.app,
         referer=record.labels.referer,
+        tag=record.labels.tag,
         cache_miss=record.cache_miss,
     )
 

@@ -1,9 +1,9 @@
-"""Models by the tokens of their requests: sums over all projects, never those of one."""
+"""Models and providers by tokens of requests: sums over all projects, never those of one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,7 +12,8 @@ from causerie.accounts.authorization import Clock, require
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
-from causerie.accounts.usage import By, Step, UsageQuery, UsageReader
+from causerie.accounts.statement import provider_of
+from causerie.accounts.usage import By, Step, TargetUse, UsageQuery, UsageReader
 
 _FRESH = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
@@ -32,12 +33,12 @@ class RankingPeriod(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RankedModel:
-    """A model, and the tokens of its requests: prompts and replies, whoever sent them."""
+class Ranked:
+    """A model or provider, and the tokens of its prompts and replies, whoever sent them."""
 
-    model: str
+    name: str
     rank: int
-    """From 1; equal tokens have ranks by the models' names."""
+    """From 1; equal tokens have ranks by their names."""
     tokens: int
     requests: int
     rank_before: int | None
@@ -46,17 +47,21 @@ class RankedModel:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Models with the most tokens first, over a period that ends at ``until``."""
+    """Those with the most tokens first, over a period that ends at ``until``."""
 
     period: RankingPeriod
     since: datetime
     until: datetime
-    models: Sequence[RankedModel]
+    rows: Sequence[Ranked]
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of all models together."""
-        return sum(each.tokens for each in self.models)
+        """Return the tokens of all together."""
+        return sum(each.tokens for each in self.rows)
+
+
+_Served = tuple[str, str]  # a model, and the target that answered
+_Use = Mapping[_Served, TargetUse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,8 @@ class _Sums:
     read_at: datetime
     since: datetime
     until: datetime
-    now: Mapping[str, tuple[int, int]]
-    before: Mapping[str, tuple[int, int]]
+    now: _Use
+    before: _Use
 
 
 class Rankings:
@@ -75,61 +80,81 @@ class Rankings:
         self._store = store
         self._reader = reader
         self._clock = clock
-        self._kept: dict[RankingPeriod, _Sums] = {}
+        self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
         self._reading = asyncio.Lock()
 
-    async def of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
+    async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return all models, for operators; raise :class:`Forbidden` for others."""
+        await self._require(actor)
+        return _ranking(period, await self._sums(period), lambda served: served[0])
+
+    async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
+        """Return all providers, for operators; raise :class:`Forbidden` for others."""
+        await self._require(actor)
+        sums = await self._sums(period, by_target=True)
+        return _ranking(period, sums, lambda served: provider_of(served[1]))
+
+    async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
+        """Return these models only, for everybody: the caller decides whether that is allowed."""
+        sums = await self._sums(period)
+        return _ranking(period, sums, lambda served: served[0] if served[0] in models else "")
+
+    async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
+        """Return the providers of these endpoints, by what these have answered, for everybody.
+
+        ``endpoints`` has the provider of each model and target.
+        """
+        sums = await self._sums(period, by_target=True)
+        return _ranking(period, sums, lambda served: endpoints.get(served, ""))
+
+    async def _require(self, actor: Actor) -> None:
         async with self._store.reading() as repositories:
             await require(repositories, actor, Action.SERVICE_SEE)
-        return _ranking(period, await self._sums(period), lambda _: True)
 
-    async def of_models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
-        """Return these models only, for everybody: the caller decides whether that is allowed."""
-        return _ranking(period, await self._sums(period), models.__contains__)
-
-    async def _sums(self, period: RankingPeriod) -> _Sums:
+    async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
         async with self._reading:
-            kept, now = self._kept.get(period), self._clock()
+            kept, now = self._kept.get((period, by_target)), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < _FRESH:
-                kept = self._kept[period] = await self._read(period, now)
+                read = self._reader.by_target if by_target else self._by_model
+                kept = self._kept[period, by_target] = await _read(read, period, now)
             return kept
 
-    async def _read(self, period: RankingPeriod, now: datetime) -> _Sums:
-        until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + _HOUR
-        if period is not RankingPeriod.DAY and until.hour:
-            until = until.replace(hour=0) + timedelta(days=1)
-        since = until - period.length
-        earlier = since - period.length
-        return _Sums(
-            now,
-            since,
-            until,
-            await self._by_model(since, until),
-            await self._by_model(earlier, since),
-        )
-
-    async def _by_model(self, since: datetime, until: datetime) -> Mapping[str, tuple[int, int]]:
+    async def _by_model(self, since: datetime, until: datetime) -> _Use:
         question = UsageQuery(since, until, step=Step.ALL, by=(By.MODEL,))
         sums = await self._reader.sums(question)
         return {
-            each.group[By.MODEL]: (each.prompt + each.completion, each.requests)
+            (each.group[By.MODEL], ""): TargetUse(each.prompt + each.completion, each.requests)
             for each in sums
-            if each.group[By.MODEL] and each.prompt + each.completion
         }
 
 
-def _ranking(period: RankingPeriod, sums: _Sums, wanted: Callable[[str], bool]) -> Ranking:
-    now, before = _ranked(sums.now, wanted), _ranked(sums.before, wanted)
-    models = [
-        RankedModel(model, rank, *sums.now[model], before.get(model)) for model, rank in now.items()
+async def _read(
+    read: Callable[[datetime, datetime], Awaitable[_Use]], period: RankingPeriod, now: datetime
+) -> _Sums:
+    until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + _HOUR
+    if period is not RankingPeriod.DAY and until.hour:
+        until = until.replace(hour=0) + timedelta(days=1)
+    since = until - period.length
+    before = await read(since - period.length, since)
+    return _Sums(now, since, until, await read(since, until), before)
+
+
+def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
+    """Return the ranking of what has a name."""
+    now, before = _by_name(sums.now, name), _by_name(sums.before, name)
+    ranks_before = {each: rank for rank, each in enumerate(before, 1)}
+    rows = [
+        Ranked(each, rank, use.tokens, use.requests, ranks_before.get(each))
+        for rank, (each, use) in enumerate(now.items(), 1)
     ]
-    return Ranking(period, sums.since, sums.until, models)
+    return Ranking(period, sums.since, sums.until, rows)
 
 
-def _ranked(
-    sums: Mapping[str, tuple[int, int]], wanted: Callable[[str], bool]
-) -> Mapping[str, int]:
-    """Return the rank of each model, the first first."""
-    found = sorted(filter(wanted, sums), key=lambda model: (-sums[model][0], model))
-    return {model: rank for rank, model in enumerate(found, 1)}
+def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
+    """Return the use of each name, the first first."""
+    found: dict[str, TargetUse] = {}
+    for served, use in sums.items():
+        if use.tokens and (each := name(served)):
+            so_far = found.get(each, TargetUse(0, 0))
+            found[each] = TargetUse(so_far.tokens + use.tokens, so_far.requests + use.requests)
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1].tokens, pair[0])))

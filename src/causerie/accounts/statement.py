@@ -121,8 +121,13 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
     return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
+def provider_of(served_by: str) -> str:
+    """Return the provider of a target: this service of an own model, nothing of no target."""
+    provider, slash, _ = served_by.partition("/")
+    return provider if slash or not served_by else _OWN
+
+
 def _facts(record: UsageRecord) -> GenerationStatement:
-    provider, slash, _ = record.served_by.partition("/")
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
     return GenerationStatement(
@@ -133,7 +138,7 @@ def _facts(record: UsageRecord) -> GenerationStatement:
         http_referer=record.referer or None,
         origin=record.referer,
         model=record.model,
-        provider_name=(provider if slash else _OWN) if record.served_by else None,
+        provider_name=provider_of(record.served_by) or None,
         streamed=record.stream,
         cancelled=record.status == CLIENT_GONE,
         finish_reason=record.finish,

@@ -33,7 +33,7 @@ class Step(StrEnum):
 
 
 class By(StrEnum):
-    """Dimension to group sums by; ``APP`` can be combined with project and model only."""
+    """Dimension to group sums by; ``APP`` and ``TAG`` can be combined with some others only."""
 
     PROJECT = "project"
     KEY = "key"
@@ -41,9 +41,14 @@ class By(StrEnum):
     MODEL = "model"
     DOOR = "door"
     APP = "app"
+    TAG = "tag"
 
 
-_ALONGSIDE_APPS = frozenset({By.APP, By.PROJECT, By.MODEL})
+LABELS: Mapping[By, frozenset[By]] = {
+    By.APP: frozenset({By.PROJECT, By.MODEL}),
+    By.TAG: frozenset({By.PROJECT, By.USER, By.MODEL}),
+}
+"""Labels of clients, each with what its sums can be combined with and narrowed to."""
 TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
@@ -68,8 +73,8 @@ class UsageQuery:
                 raise InvalidRequest("A time needs a time zone.", param=name)
         if self.until <= self.since:
             raise InvalidRequest("`until` has to be after `since`.", param="until")
-        if By.APP in self.by:
-            self._check_apps()
+        for label in LABELS.keys() & set(self.by):
+            self._check_label(label)
 
     def check_times(self) -> None:
         """Raises :class:`InvalidRequest` for what no times to the first token are kept by."""
@@ -81,13 +86,13 @@ class UsageQuery:
         if self.door is not None:
             raise InvalidRequest("Times to the first token know no doors.", param="door")
 
-    def _check_apps(self) -> None:
-        others = [by for by in self.by if by not in _ALONGSIDE_APPS]
-        others += [by for by in By if by not in _ALONGSIDE_APPS and getattr(self, by) is not None]
-        if others:
+    def _check_label(self, label: By) -> None:
+        known = LABELS[label] | {label}
+        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
+        if others := [by for by in (*self.by, *narrowed) if by not in known]:
             raise InvalidRequest(
-                f"Sums by app know projects and models, not the {others[0]}; leave one of them "
-                "out.",
+                f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the {others[0]}; "
+                "leave one of them out.",
                 param="by",
             )
 
@@ -169,6 +174,14 @@ class Used:
     day: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TargetUse:
+    """Use of a target; ``tokens`` are those of prompts and replies."""
+
+    tokens: int
+    requests: int
+
+
 class UsageReader(Protocol):
     """Reader of usage, as the store implements it."""
 
@@ -184,6 +197,15 @@ class UsageReader(Protocol):
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         """Percentiles of the time to the first token, by start."""
+        ...
+
+    async def by_target(
+        self, since: datetime, until: datetime
+    ) -> Mapping[tuple[str, str], TargetUse]:
+        """Use of the whole service by model and target that answered; hours are whole.
+
+        Of requests since version 0.2.
+        """
         ...
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:

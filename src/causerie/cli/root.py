@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import causerie
 
@@ -86,7 +86,19 @@ COMMANDS: Mapping[str, CommandEntry] = {
 _MARKUP: Final = "markdown"
 
 
-class _CommandsOnDemand(TyperGroup):
+class _Group(TyperGroup):
+    """A group that explains its commands without loading pydantic."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give Typer's own flags a default: pydantic would tell what none of them is as a bool."""
+        for option in self.get_params(ctx):
+            flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
+            if flag and option.default is None:
+                option.default = False
+        return super().parse_args(ctx, args)
+
+
+class _CommandsOnDemand(_Group):
     """A group whose commands are placeholders with a summary, until one of them is asked for."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -106,7 +118,7 @@ def loaded(name: str) -> Any:
     found = getattr(import_module(f"causerie.cli.commands.{command.module}"), command.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
     if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+        alone.add_typer(found, name=name, cls=_Group)
         return typer.main.get_group(alone).commands[name]
     alone.command(name)(found)
     return typer.main.get_command(alone)

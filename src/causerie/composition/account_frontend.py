@@ -66,17 +66,22 @@ async def entered(
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
             if outbox is not None:
                 _ = await stack.enter_async_context(owned(outbox.deliver()))
-            yield AccountFrontend(hosted, examinations, outbox)
+            yield AccountFrontend(hosted, examinations, outbox, shared_budgets)
 
 
 class AccountFrontend:
     """Accounts, and the ways to manage them."""
 
     def __init__(
-        self, hosted: AccountBackend, examinations: Examinations, outbox: Outbox | None = None
+        self,
+        hosted: AccountBackend,
+        examinations: Examinations,
+        outbox: Outbox | None = None,
+        shared: SharedBudgetStore | None = None,
     ) -> None:
         self._hosted = hosted
         self._outbox = outbox
+        self._shared = shared
         self._examinations = examinations
         self._managers = OperatorKeys(hosted.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
@@ -153,6 +158,7 @@ class AccountFrontend:
                 SignUp(self._outbox) if options.sign_up else None,
                 options.public_rankings,
                 _public_chat(parts.settings.public_chat),
+                self._shared,
             ),
             providers=lambda: self._providers,
         )

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.names import new_token
 from causerie.accounts.sessions import form_token_fits
+from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.console.cookies import token_in
 from causerie.console.fields import FormFields
 from causerie.console.logos import Logos
@@ -59,6 +60,8 @@ class OpenPages:
     sign_up: SignUp | None = None
     rankings: bool = False
     chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
+    shared: SharedBudgetStore | None = None
+    """Where replicas count the messages of visitors together."""
 
 
 def _now() -> datetime:
@@ -90,7 +93,7 @@ class ConsoleApplication:
             environment(self._statics, site.brand, logos),
             site,
             clock,
-            PublicChat(open_to.chat, clock),
+            PublicChat(open_to.chat, clock, open_to.shared),
             tuple(each for each in ENTRIES if each.pattern in paths),
             sign_up is not None,
             providers,

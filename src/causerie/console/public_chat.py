@@ -1,14 +1,15 @@
 """Chat of visitors without an account: which models, how much, and what a request may hold.
 
-Counts are of this process and of one day in UTC; a restart begins anew. Everything that a visitor
-sends is written anew into a request that holds nothing else.
+Counts are of one day in UTC, and of all replicas where they share a server. Without one they are of
+this process, and a restart begins anew. Everything that a visitor sends is written anew into a
+request that holds nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from causerie.accounts.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
 from causerie.accounts.throttle import network
 from causerie.catalog.listing import Listing
 from causerie.console.market.row import price
@@ -47,11 +49,17 @@ class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublicChat:
-    """The chat of one service. ``clock`` tells what time it is."""
+    """The chat of one service. ``shared`` is where replicas count together."""
 
-    def __init__(self, options: PublicChatOptions, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        options: PublicChatOptions,
+        clock: Callable[[], datetime],
+        shared: SharedBudgetStore | None = None,
+    ) -> None:
         self.options = options
         self._clock = clock
+        self._shared = shared
         self._day: date | None = None
         self._used: dict[str, int] = {}
         self._total = 0
@@ -89,13 +97,27 @@ class PublicChat:
             }
         )
 
-    @contextmanager
-    def message(self, address: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def message(self, address: str) -> AsyncIterator[None]:
         """Count a message from an address, unless the block raises :class:`ServiceError`.
 
         Raises :class:`RateLimited` if the address, or all together, have had theirs.
         """
         where, now = network(address), self._clock().astimezone(UTC)
+        with self._counted_here(where, now):
+            held = await self._hold(where, now)
+            spent = [1, 1, 0, 0]  # as in `_wants`
+            try:
+                yield
+            except ServiceError:
+                spent = [0, 0, 0, 0]
+                raise
+            finally:
+                if held and self._shared is not None:
+                    await self._shared.settle(held, spent, held=True)
+
+    @contextmanager
+    def _counted_here(self, where: str, now: datetime) -> Iterator[None]:
         if self._day != now.date():
             self._day, self._used, self._total = now.date(), {}, 0
         self._check(where, now)
@@ -116,28 +138,60 @@ class PublicChat:
         self._total += number
 
     def _check(self, where: str, now: datetime) -> None:
-        options, used = self.options, self._used.get(where, 0)
-        if used >= options.messages_per_day:
-            words = (
-                f"Visitors without an account have {counted(options.messages_per_day, 'message')} "
-                "a day, and none is left. Sign in to go on, or come back tomorrow."
-            )
-            raise _refused(words, _until_tomorrow(now), {"allowed": options.messages_per_day})
+        """Refuse by what this process has counted."""
         full = where not in self._used and len(self._used) >= _MOST_ADDRESSES
-        if full or self._total >= options.total_messages_per_day:
-            words = "All messages of visitors for today are used. Sign in, or come back tomorrow."
-            raise _refused(words, _until_tomorrow(now), {"allowed": options.total_messages_per_day})
-        if where in self._running:
-            words = "A reply to you is under way. Wait until it ends, or stop it."
-            raise _refused(words, _SOON, {"allowed": 1}, "concurrency")
-        if len(self._running) >= options.concurrent:
-            words = "Too many visitors are chatting now. Try again in a few seconds, or sign in."
-            raise _refused(words, _SOON, {"allowed": options.concurrent}, "concurrency")
+        stood = (
+            self._used.get(where, 0),
+            self.options.total_messages_per_day if full else self._total,
+            int(where in self._running),
+            len(self._running),
+        )
+        self._refuse(stood, now)
+
+    async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+        """Hold a message with the other replicas, if there are any and the server answers."""
+        if self._shared is None:
+            return ()
+        wants = self._wants(where, now)
+        answer = await self._shared.hold(wants, read=True)
+        if answer is None:  # this process decides alone, which it has
+            return ()
+        if answer.outcome is HoldOutcome.REFUSED:
+            self._refuse([spent + held for spent, held in answer.stood], now)
+        return wants
+
+    def _wants(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+        """Messages of a day by address and of all, then replies under way by address and of all."""
+        day = f"visitors:{now.date()}"
+        places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
+        return [
+            HoldRequest(place, amount, 1, 0)
+            for place, amount in zip(places, self._amounts(), strict=True)
+        ]
+
+    def _amounts(self) -> tuple[int, int, int, int]:
+        options = self.options
+        return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
+
+    def _refuse(self, stood: Sequence[int], now: datetime) -> None:
+        """Raise :class:`RateLimited` for the first bound that is reached."""
+        amounts = self._amounts()
+        words = (
+            f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "
+            "is left. Sign in to go on, or come back tomorrow.",
+            "All messages of visitors for today are used. Sign in, or come back tomorrow.",
+            "A reply to you is under way. Wait until it ends, or stop it.",
+            "Too many visitors are chatting now. Try again in a few seconds, or sign in.",
+        )
+        for number, (used, amount) in enumerate(zip(stood, amounts, strict=True)):
+            if used >= amount:
+                daily = number < 2
+                wait = _until_tomorrow(now) if daily else _SOON
+                code = "requests" if daily else "concurrency"
+                raise _refused(words[number], wait, {"allowed": amount}, code)
 
 
-def _refused(
-    words: str, wait: int, metadata: Mapping[str, object], code: str = "requests"
-) -> RateLimited:
+def _refused(words: str, wait: int, metadata: Mapping[str, object], code: str) -> RateLimited:
     headers = {"Retry-After": str(wait)}
     told = {"limit": "public_chat", **metadata}
     return RateLimited(words, code=code, headers=headers, metadata=told)

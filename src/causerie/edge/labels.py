@@ -1,5 +1,5 @@
-"""The headers in which a client names its program, as the well-known router's clients do, and
-its place in a trace (W3C Trace Context).
+"""The headers in which a client names its program, as the well-known router's clients do, what the
+request is for, and its place in a trace (W3C Trace Context).
 
 Names are text of strangers that people will read: made short, without control
 characters, and without what an address may hold in addition to the address.
@@ -16,8 +16,9 @@ from causerie.protocol.labels import UNLABELLED, Labels
 
 _TITLES = ("x-openrouter-title", "x-title")
 _REFERER = "http-referer"
+_TAG = "x-tag"
 _TRACE = ("traceparent", "tracestate")
-HEADERS = (*_TITLES, _REFERER, *_TRACE)
+HEADERS = (*_TITLES, _REFERER, _TAG, *_TRACE)
 _LONGEST_NAME = 80
 _LONGEST_ADDRESS = 200
 
@@ -26,12 +27,17 @@ def labels_of(headers: Headers) -> Labels:
     """Read the labels in headers; without a title the program is named by its address's host."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
-    trace = [headers.get(name, "") for name in _TRACE]
-    if not (referer or title or trace[0]):
+    tag = headers.get(_TAG, "")
+    parent, state = (headers.get(name, "") for name in _TRACE)
+    if not (referer or title or tag or parent):
         return UNLABELLED
     address, host = _address(referer)
-    app = _readable(title)[:_LONGEST_NAME].rstrip() or host[:_LONGEST_NAME]
-    return Labels(app, address, *trace)
+    app = _name(title) or host[:_LONGEST_NAME]
+    return Labels(app, address, parent, state, _name(tag))
+
+
+def _name(text: str) -> str:
+    return _readable(text)[:_LONGEST_NAME].rstrip()
 
 
 def _readable(text: str) -> str:

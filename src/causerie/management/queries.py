@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from causerie.accounts.usage import Step
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
-_BY = "(project|key|user|model|door|app)"
+_BY = "(project|key|user|model|door|app|tag)"
 
 Filter = Annotated[str, Meta(max_length=256)]
 Cursor = Annotated[
@@ -71,7 +71,8 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
             pattern=rf"^({_BY}(,{_BY}){{0,5}})?$",
             description="Grouping: any of `project`, `key`, `user`, `model` and "
             "`door`, separated by commas. Or `app`, the application as named by the client, "
-            "which can be combined with `project` and `model` only.",
+            "which can be combined with `project` and `model` only; or `tag`, the client's header "
+            "`X-Tag`, with `project`, `user` and `model` only.",
         ),
     ] = ""
 
@@ -122,9 +123,10 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RankingQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Period of a ranking."""
+    """Period and kind of a ranking."""
 
     period: Annotated[
         Literal["day", "week", "month"],
         Meta(description="The last 24 hours, or the last 7 or 30 days with today, in UTC."),
     ] = "week"
+    by: Annotated[Literal["model", "provider"], Meta(description="What is ranked.")] = "model"

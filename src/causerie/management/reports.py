@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -29,6 +29,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     door: str | None = None
     app: str | None = None
+    tag: str | None = None
 
 
 class UsageView(Struct, frozen=True, kw_only=True):
@@ -146,6 +147,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
     user: str
     app: Annotated[str, Meta(description="Name of the application, if the client sent one.")]
     referer: Annotated[str, Meta(description="Address of the application, if the client sent one.")]
+    tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
     door: str
     model: str
     served_by: str
@@ -192,6 +194,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
             user=record.user,
             app=record.app,
             referer=record.referer,
+            tag=record.tag,
             door=record.door,
             model=record.model,
             served_by=record.served_by,
@@ -245,37 +248,40 @@ class AuditView(Struct, frozen=True, kw_only=True):
         )
 
 
-class RankedModelView(Struct, frozen=True, kw_only=True):
-    """A model and its tokens, prompts and replies; `rank_before` is `null` if it was not used."""
+class RankedView(Struct, frozen=True, kw_only=True):
+    """A model or provider, and its tokens: prompts and replies."""
 
     rank: int
-    model: str
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
     tokens: int
     requests: int
-    rank_before: int | None
+    rank_before: Annotated[
+        int | None, Meta(description="Rank in the period before; `null` if it was not used then.")
+    ]
 
 
 class RankingList(Struct, frozen=True, kw_only=True):
-    """Models with the most tokens first, from `since` up to `until`."""
+    """Those with the most tokens first, from `since` up to `until`."""
 
     since: datetime
     until: datetime
-    data: list[RankedModelView]
+    data: list[RankedView]
 
     @staticmethod
-    def of(ranking: Ranking) -> RankingList:
+    def of(ranking: Ranking, by: Literal["model", "provider"]) -> RankingList:
         """As accounts know it."""
         return RankingList(
             since=ranking.since,
             until=ranking.until,
             data=[
-                RankedModelView(
+                RankedView(
                     rank=each.rank,
-                    model=each.model,
                     tokens=each.tokens,
                     requests=each.requests,
                     rank_before=each.rank_before,
+                    **{by: each.name},
                 )
-                for each in ranking.models
+                for each in ranking.rows
             ],
         )

@@ -252,7 +252,7 @@ def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
     """Return the operations on usage and the audit log."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
-        route("GET /rankings", "Models by tokens, over all projects",
+        route("GET /rankings", "Models or providers by tokens, over all projects",
               desk.ranking, RankingQuery, NoBody, RankingList),
         route("GET /usage.csv", "Usage and cost as CSV",
               desk.export, UsageSpan, NoBody, Export),

@@ -67,8 +67,9 @@ class UsageOperations:
     async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
         """``GET /rankings``."""
         period = RankingPeriod(call.query.period)
-        found = await self.accounts.rankings.of_all(call.actor, period)
-        return RankingList.of(found)
+        rankings, by = self.accounts.rankings, call.query.by
+        read = rankings.models_of_all if by == "model" else rankings.providers_of_all
+        return RankingList.of(await read(call.actor, period), by)
 
     async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
         """Sums over time."""

@@ -78,6 +78,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     app: str = ""
     """The client's label for its program; so is ``referer``."""
     referer: str = ""
+    tag: str = ""
+    """The client's label for what the request is for."""
     cache_miss: str = ""
     """Why less of the prompt was cached than the turn before had computed; empty if it was not."""
 

@@ -1,4 +1,4 @@
-"""A client's labels for the program that asks. Never an identity: anybody may send any label."""
+"""A client's labels for its request. Never an identity: anybody may send any label."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Labels(Struct, frozen=True):
     traceparent: str = ""
     """The request's place in a trace of its own, as sent; so is ``tracestate``."""
     tracestate: str = ""
+    tag: str = ""
+    """What the request is for; usage is summed by it."""
 
 
 UNLABELLED = Labels()

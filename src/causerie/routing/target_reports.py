@@ -41,6 +41,13 @@ class TargetReport(Struct, frozen=True, omit_defaults=True):
     """Set when it has changed."""
 
 
+class _Doubted(Struct, frozen=True):
+    """News of a failure that an own answer contradicts; ``answered`` is the moment of that."""
+
+    answered: float
+    reason: str
+
+
 class TargetReporter:
     """Makes and reads the reports of one replica on its targets."""
 
@@ -81,9 +88,11 @@ class _Told:
         self._calls: Counter[CallClass] = Counter()
         self._kind = "up"
         self._until = 0.0
+        self._doubted: _Doubted | None = None
 
     def report(self, stats: ReportedLatencyStats) -> TargetReport | None:
         """Return what is new; ``None`` where nothing is."""
+        self._settle_doubt(stats)
         measured = stats.taken()
         calls = self.state.call_stats.ever - self._calls
         self._calls = self.state.call_stats.ever.copy()
@@ -103,18 +112,31 @@ class _Told:
             self.state.call_stats.learn(report.calls)
         condition = report.condition
         if condition is not None:
-            self._follow(condition, found_here=now - stats.own_answer < _OWN_EVIDENCE_SECONDS)
+            self._follow(condition, stats.own_answer)
             self._note(_condition(self.state.breaker))
 
-    def _follow(self, condition: BreakerCondition, *, found_here: bool) -> None:
+    def _follow(self, condition: BreakerCondition, answered: float) -> None:
         breaker = self.state.breaker
+        now, self._doubted = breaker.clock(), None
         if condition.kind == "up":
             if not breaker.well:
                 breaker.answers()
         elif condition.kind == "full":
             breaker.full(condition.seconds, condition.reason)
-        elif not found_here:
+        elif now - answered < _OWN_EVIDENCE_SECONDS:
+            self._doubted = _Doubted(answered, condition.reason)
+        else:
             self.state.told_down(_WAIT_SECONDS, condition.reason)
+
+    def _settle_doubt(self, stats: ReportedLatencyStats) -> None:
+        """Follow the news after all if no answer came since, because it is not told again."""
+        doubted, now = self._doubted, self.state.breaker.clock()
+        if doubted is None or now - doubted.answered < _OWN_EVIDENCE_SECONDS:
+            return
+        self._doubted = None
+        if stats.own_answer == doubted.answered:
+            self.state.told_down(_WAIT_SECONDS, doubted.reason)
+            self._note(_condition(self.state.breaker))
 
     def _changed(self) -> BreakerCondition | None:
         now = _condition(self.state.breaker)

@@ -104,8 +104,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     public_rankings: Annotated[
         bool,
         Meta(
-            description="Whether everybody may see which models of the catalog are used most, by "
-            "tokens of all projects together. Otherwise only operators see it."
+            description="Whether everybody may see which models and providers of the catalog are "
+            "used most, by tokens of all projects together. Otherwise only operators see it."
         ),
     ] = False
     proxies: Annotated[

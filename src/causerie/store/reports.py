@@ -23,11 +23,13 @@ from sqlalchemy import (
 )
 
 from causerie.accounts.usage import (
+    LABELS,
     By,
     FirstTokens,
     RecordFilter,
     Spent,
     Step,
+    TargetUse,
     UsageQuery,
     UsageSum,
     Used,
@@ -42,6 +44,8 @@ from causerie.store.tables import (
     usage_first_token,
     usage_hourly,
     usage_records,
+    usage_tags,
+    usage_targets,
 )
 from causerie.store.usage import DAY, HOUR
 
@@ -51,6 +55,7 @@ _SUMMED = (
     *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
 )
 _COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
+_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
 _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
@@ -80,6 +85,17 @@ class SqlUsageReader:
         async with self._database.reading() as connection:
             found = await connection.execute(first_token_query(question))
         return await asyncio.to_thread(_first_tokens, found, question, shares)
+
+    async def by_target(
+        self, since: datetime, until: datetime
+    ) -> Mapping[tuple[str, str], TargetUse]:
+        """By model and target."""
+        async with self._database.reading() as connection:
+            found = (await connection.execute(target_query(since, until))).all()
+        return {
+            (model, target): TargetUse(int(prompt) + int(completion), int(requests))
+            for model, target, prompt, completion, requests in found
+        }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
@@ -119,9 +135,9 @@ def last_used_query(project: str) -> Select[Any]:
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
-    """From the days where whole days are asked for, else from the hours; by apps from theirs."""
-    if By.APP in question.by:
-        return _app_sums_query(question)
+    """From the days where whole days are asked for, else from the hours; by labels from theirs."""
+    for label in LABELS.keys() & set(question.by):
+        return _labelled_sums_query(_LABELLED[label], question)
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
     groups = [table.c[_name(by)] for by in question.by]
@@ -140,8 +156,7 @@ def used_query(by: By, since: datetime) -> Select[Any]:
     return query.where(table.c.start >= microseconds(since)).group_by(group)
 
 
-def _app_sums_query(question: UsageQuery) -> Select[Any]:
-    table = usage_apps
+def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
     start: ColumnElement[int] = table.c.start
     if question.step is Step.DAY:
         start = table.c.start - table.c.start % DAY
@@ -168,6 +183,14 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     query = select(*asked, table.c.bucket, func.sum(table.c.requests))
     query = query.where(*_between(table, question), *_narrowed(table, question))
     return query.group_by(*starts, *groups, table.c.bucket)
+
+
+def target_query(since: datetime, until: datetime) -> Select[Any]:
+    """Prompts, replies and requests by model and target."""
+    of = usage_targets.c
+    sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
+    within = of.start >= microseconds(since), of.start < microseconds(until)
+    return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
 
 
 def _timed(by: By) -> ColumnElement[Any]:
@@ -235,7 +258,7 @@ def _narrowed(
     return [
         (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
         for by in By
-        if by is not By.APP and (value := getattr(which, by.value)) is not None
+        if by not in LABELS and (value := getattr(which, by.value)) is not None
     ]
 
 

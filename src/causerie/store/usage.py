@@ -29,6 +29,8 @@ from causerie.store.tables import (
     usage_first_token,
     usage_hourly,
     usage_records,
+    usage_tags,
+    usage_targets,
 )
 
 HOUR = 3_600_000_000  # microseconds
@@ -39,6 +41,8 @@ _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
 _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
+_TAG_PLACES = {"tag": "tag", "user_id": "user", "model": "model"}
+_TARGET_PLACES = {"model": "model", "served_by": "served_by"}
 _TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
 
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
@@ -98,6 +102,8 @@ class SqlUsage:
             (HOUR, _PLACES, _adding(insert, usage_hourly)),
             (DAY, _PLACES, _adding(insert, usage_daily)),
             (HOUR, _APP_PLACES, _adding(insert, usage_apps)),
+            (HOUR, _TAG_PLACES, _adding(insert, usage_tags)),
+            (HOUR, _TARGET_PLACES, _adding(insert, usage_targets)),
         ]
         self._first_tokens = _adding(insert, usage_first_token)
 

@@ -39,7 +39,7 @@ class ProviderRow:
     @property
     def path(self) -> str:
         """Of its page, below the console's own."""
-        return f"/providers/{quote(self.name, safe='')}"
+        return path_of_provider(self.name)
 
     @property
     def latency(self) -> float | None:
@@ -65,6 +65,11 @@ class ProviderRow:
     def down(self) -> int:
         """Return how many of its endpoints get no requests now."""
         return sum(not each.endpoint.up for each in self.offers)
+
+
+def path_of_provider(name: str) -> str:
+    """Of a provider's page, below the console's own."""
+    return f"/providers/{quote(name, safe='')}"
 
 
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:

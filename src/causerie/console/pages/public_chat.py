@@ -28,7 +28,7 @@ class PublicChatPages:
         """``POST /catalog/{author}/{slug}/chat``: the next reply, streamed."""
         one, chat = self._model(context), context.services.public_chat
         body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
-        with chat.message(context.client.address):
+        async with chat.message(context.client.address):
             await self._service_view.talk(context.exchange, body, one.id)
 
     def _model(self, context: RequestContext) -> Listing:

@@ -48,6 +48,7 @@ _TITLES = {
     By.USER: "Person",
     By.PROJECT: "Project",
     By.APP: "App",
+    By.TAG: "Tag",
 }
 _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
     Metric.COST: lambda each: float(each.cost),
@@ -81,7 +82,7 @@ class UsageForm:
 
     @property
     def timed(self) -> By:
-        """Return the grouping of times to the first token: none are kept by app."""
+        """Return the grouping of times to the first token: none are kept by label."""
         return self.by if self.by in TIMED else By.MODEL
 
     def requests_of(self, key: str) -> str:
@@ -253,7 +254,7 @@ class _Reader:
         )
 
     async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
-        """Percentiles by what is looked at, of apps by model; what has no name comes last."""
+        """Percentiles by what is looked at, of labels by model; what has no name comes last."""
         if wish.timed is not wish.by:
             names = DisplayNames({}, "not known")
         found = [
@@ -268,7 +269,7 @@ class _Reader:
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
     """Return the groupings; of one ``person`` there are no sums by app."""
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
-    return ways if person else (*ways, By.APP)
+    return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
 
 
 def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:

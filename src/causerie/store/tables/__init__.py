@@ -37,6 +37,8 @@ from causerie.store.tables.usage import (
     usage_first_token,
     usage_hourly,
     usage_records,
+    usage_tags,
+    usage_targets,
 )
 
 __all__ = [
@@ -68,5 +70,7 @@ __all__ = [
     "usage_first_token",
     "usage_hourly",
     "usage_records",
+    "usage_tags",
+    "usage_targets",
     "users",
 ]

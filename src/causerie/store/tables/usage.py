@@ -45,6 +45,7 @@ usage_records = Table(
     Column("app", Text, nullable=False, server_default=""),
     Column("referer", Text, nullable=False, server_default=""),
     Column("cache_miss", Text, nullable=False, server_default=""),
+    Column("tag", Text, nullable=False, server_default=""),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
@@ -86,9 +87,13 @@ def _rolled_up(name: str, *places: str) -> Table:
 usage_hourly = _rolled_up("usage_hourly", "key_id", "user_id", "model", "door")
 usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
 
-# By the programs that asked, which may be very many: apart from all others, so that pages which
-# do not ask for them cost the same. By the hour.
+# By what clients say of their requests, which may be very many: apart from all others, so that
+# pages which do not ask for them cost the same. By the hour.
 usage_apps = _rolled_up("usage_apps", "app", "model")
+usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
+
+# By who answered, for rankings. By the hour.
+usage_targets = _rolled_up("usage_targets", "model", "served_by")
 
 # Counts by time to the first token: the histogram that percentiles come from. Times of
 # before keys and people were kept here have neither.
