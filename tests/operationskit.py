@@ -175,10 +175,13 @@ async def market(
 
 
 def _have_models(fleet: Fleet, settings: Settings, _: Credentials) -> None:
-    async def make() -> FakeEngine:
-        return FakeEngine()
+    def entry(model: str) -> FleetEntry:
+        async def make() -> FakeEngine:
+            return FakeEngine(model)
 
-    fleet.replace([FleetEntry(model=model.id, make=make) for model in settings.models])
+        return FleetEntry(model=model, make=make)
+
+    fleet.replace([entry(model.id) for model in settings.models])
 
 
 @asynccontextmanager
