@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from accountkit import PASSWORD, World
-from browserkit import findings, sign_in, window
+from browserkit import UNSEEN, findings, moved, sign_in, window
 from configurekit import Listing, added, configured
 from consolekit import Place, ScriptedServiceView, console_of
 from operationskit import alerted, lived
@@ -24,11 +24,6 @@ PATHS = (
         "providers",
     ),
     *("providers/north", "providers/west/models", "providers/west/publish?margin=20"),
-)
-_MOVED = (
-    "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => {"
-    "for (const each of list.getEntries()) sum += each.value; })"
-    ".observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(sum), 20); })"
 )
 
 
@@ -55,7 +50,7 @@ async def test_everybody_can_use_them_on_every_width(bench: tuple[Place, Listing
             await page.emulate_media(color_scheme=("light", "dark")[number % 2])  # type: ignore[arg-type]
             await page.set_viewport_size({"width": 1440, "height": 900})
             await page.goto(f"{root}/operator/{path}")
-            assert await page.evaluate(_MOVED) == 0, path
+            assert await moved(page) < UNSEEN, path
             assert await _wider(page) <= 0, path
             await page.set_viewport_size({"width": 390, "height": 844})
             assert await _wider(page) <= 0, path
