@@ -73,6 +73,7 @@ class ScriptedMarket:
     figures: dict[str, TargetStats] = field(default_factory=dict)
     days: dict[str, Sequence[TimeBucket]] = field(default_factory=dict)
     prefix: str = "/router/v1"
+    _made: tuple[object, object, Catalog] | None = None
 
     def entries(self) -> Sequence[Listing]:
         return [
@@ -81,11 +82,14 @@ class ScriptedMarket:
         ]
 
     def catalog(self) -> DoorCatalog:
+        """Return the catalog, which is made once of the same cards and figures, as a service's."""
+        cards, figures, made = self._made or (None, None, None)
+        if made is None or cards is not self.cards or figures is not self.figures:
+            made = Catalog(self.entries())
+            self._made = self.cards, self.figures, made
         ids = frozenset(card.id for card, _, _ in self.cards)
         history = self.days
-        return DoorCatalog(
-            self.prefix, ids, Catalog(self.entries()), lambda target: history.get(target, ())
-        )
+        return DoorCatalog(self.prefix, ids, made, lambda target: history.get(target, ()))
 
 
 class Fair(Shop):

@@ -54,6 +54,7 @@ async def chat_on_the_page(root: str) -> None:
     async with window() as page:
         await page.goto(root)
         await page.fill("#draft", "Say hello.")
+        await expect(page.locator("#send")).to_be_enabled()
         await page.keyboard.press("Enter")
         await expect(page.locator(".turn-assistant > .prose")).to_contain_text("ello")
         await expect(page.locator("#send")).to_be_visible()

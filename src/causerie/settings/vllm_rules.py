@@ -39,7 +39,7 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
 
 
 def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator[Broken]:
-    """Whether each replica has devices, if any has."""
+    """Yield that not every replica has devices, if so."""
     if devices and len(devices) != replicas:
         words = f"has {len(devices)} entries; it takes one for each of {replicas} replicas"
         yield Broken((*at, "devices"), words)

@@ -1,4 +1,4 @@
-"""What pages of all kinds of entries do alike: one is added, changed, switched and deleted."""
+"""Pages of all kinds of entries: one is added, changed, switched and deleted."""
 
 from __future__ import annotations
 

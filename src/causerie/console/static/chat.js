@@ -24,6 +24,7 @@ class ChatPage {
     this.door = new Door(base.value);
     this.entries = [];
     this.current = null; // the conversation that is open; null before its first message
+    this.opened = null; // until the models and the conversation of the address are there
     this.panes = [...document.querySelectorAll(".pane")].map((section) => new Pane(section, this));
     this.attachments = new Attachments(element("attachments"), (words) => toast(words));
     this.list = new ChatList(conversations, this);
@@ -60,7 +61,9 @@ class ChatPage {
     }
   }
 
-  send() {
+  /** Send what is written; while the page opens, once it is open. */
+  async send() {
+    await this.opened;
     const content = this.attachments.content(draft.value.trim());
     if (!content.length || this.waits || !this.ready()) return;
     draft.value = "";
@@ -267,6 +270,6 @@ codeDialog(
 );
 page.showSettings(!narrow.matches);
 element("unkept").hidden = conversations.kept;
-await page.enter();
-await page.open();
+page.opened = page.enter().then(() => page.open());
+await page.opened;
 page.changed();
