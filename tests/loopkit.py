@@ -121,8 +121,11 @@ class Watch:
 
 
 def _slowness() -> float:
-    """Return how many times longer than a usual machine this one needs for a piece of work now."""
-    return min(_work() for _ in range(5)) / _WORK_SECONDS
+    """Return how many times longer than a usual machine this one needs for a piece of work now.
+
+    At most 4: behind that nothing is known of the service.
+    """
+    return min(min(_work() for _ in range(5)) / _WORK_SECONDS, 4.0)
 
 
 def _work() -> float:

@@ -271,7 +271,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.wire.finish(self, head + body)
         else:
             self.wire.write(head)
-            self.wire.finish(self, memoryview(body))  # of which no part is copied to be sent
+            self.wire.finish(self, memoryview(body))  # a slice of which is no copy
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send ``value`` with status 200."""
