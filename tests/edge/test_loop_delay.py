@@ -18,6 +18,8 @@ import pytest
 from loopkit import HI, OPEN_DOORS, Client, Watch, answering, called
 from servicekit import service_view
 
+pytestmark = pytest.mark.timing
+
 _MOST = 2 * 1024 * 1024  # bytes of a body, an eighth of what is read at most
 _WHOLE = 16 * 1024 * 1024 - 4096  # bytes of an event of a provider, about all that is read
 # The fake engine has a token for each byte, four times as many as others have.

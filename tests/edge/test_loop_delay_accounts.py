@@ -28,6 +28,8 @@ from managekit import OPERATOR, office
 from marketkit import Fair, large_market
 from servicekit import service_view
 
+pytestmark = pytest.mark.timing
+
 _SEED = 22
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 _MODELS, _ENDPOINTS = 1000, 5
