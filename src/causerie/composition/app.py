@@ -157,6 +157,8 @@ async def _fetched(
     fetch = weights_module.fetch
     if model.engine == "vllm":
         fetch = partial(weights_module.fetch_folder, weights=not model.vllm.elsewhere)
+    elif model.engine == "openvino":
+        fetch = weights_module.fetch_for_openvino
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
     return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
