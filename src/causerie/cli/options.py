@@ -25,7 +25,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         help="llamacpp loads a GGUF file, vllm a model folder, openvino a GGUF file or a folder "
-        "that was converted for it. [default: llamacpp]",
+        "that was converted for it. [default: what the weights need; llamacpp for a GGUF file]",
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
