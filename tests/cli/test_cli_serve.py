@@ -36,6 +36,7 @@ from causerie.settings import (
     ServerSettings,
     Settings,
     SettingsError,
+    WeightsSettings,
 )
 from causerie.settings.entries import Entry, merged
 
@@ -263,15 +264,28 @@ def test_the_line_to_try_names_a_model_that_there_is() -> None:
     assert '"model": "p/MODEL"' in "\n".join(block(one, "127.0.0.1", 8000))
 
 
-def test_a_model_answers_to_the_name_by_which_it_is_served() -> None:
-    [model] = chosen_models(Settings(), "Gemma3", None, None, None)
+def test_a_model_answers_to_the_name_by_which_it_is_served(tmp_path: Path) -> None:
+    settings = Settings(weights=WeightsSettings(cache=str(tmp_path)))
+    [model] = chosen_models(settings, "Gemma3", None, None, None)
     assert model.aliases == ("gemma3:4b", "gemma3")
-    [model] = chosen_models(Settings(), "qwen3:4b", None, None, None)
+    [model] = chosen_models(settings, "qwen3:4b", None, None, None)
     assert (model.id, model.aliases) == ("qwen3-4b", ("qwen3:4b",))
-    [model] = chosen_models(Settings(), "smollm2", None, None, None)
+    [model] = chosen_models(settings, "smollm2", None, None, None)
     assert (model.id, model.aliases) == ("smollm2-135m", ("smollm2:135m", "smollm2"))
-    [model] = chosen_models(Settings(), "./own.gguf", "mine", None, None)
+    [model] = chosen_models(settings, "./own.gguf", "mine", None, None)
     assert model.aliases == ()
+
+
+def test_the_weights_decide_on_their_engine(tmp_path: Path) -> None:
+    settings = Settings(weights=WeightsSettings(cache=str(tmp_path / "cache")))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file, engine in (("model.safetensors", "vllm"), ("openvino_model.xml", "openvino")):
+        (folder / file).touch()
+        [model] = chosen_models(settings, str(folder), None, None, None)
+        assert model.engine == engine
+    [model] = chosen_models(settings, str(folder), None, None, "vllm")
+    assert model.engine == "vllm"
 
 
 def test_a_model_that_is_named_may_be_an_entry_of_the_database(tmp_path: Path) -> None:

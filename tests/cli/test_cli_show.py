@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from causerie.cli.root import app
 from causerie.engines.llamacpp.cpu import verdict
+from causerie.engines.weights.folder import OPENVINO
 
 TEMPLATE = "{{ '<think>' }}<tool_call>{{ enable_thinking }}{{ tools }}<|im_start|>"
 
@@ -40,6 +41,33 @@ def test_facts_of_a_file(tmp_path: Path) -> None:
     found = {key.strip(): value.strip() for key, value in lines.items()}
     assert (found["trained context"], found["size"], found["fits"]) == ("2,048", "3 MB", "yes")
     assert found["sampling"] == "temperature 0.5"
+
+
+@pytest.mark.parametrize(
+    ("engine", "weights"),
+    [
+        ("openvino", dict.fromkeys(OPENVINO, b"12")),
+        ("vllm", {"model.safetensors": b"12345678"}),
+    ],
+)
+def test_facts_of_a_folder(tmp_path: Path, engine: str, weights: dict[str, bytes]) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = json.dumps({"model_type": "qwen3", "max_position_embeddings": 4096}).encode()
+    told = {"config.json": config, "tokenizer.json": b"{}", "chat_template.jinja": b"{{ tools }}"}
+    for name, content in (weights | told).items():
+        (folder / name).write_bytes(content)
+    result = CliRunner().invoke(app, ["show", "./model", "--json"])
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["folder"] == facts["weights"] == str(folder)
+    assert (facts["engine"], facts["architecture"]) == (engine, "qwen3")
+    assert (facts["size"], facts["trained_context"]) == (8, 4096)
+    assert facts["template_names_tools"]
+    (folder / "config.json").unlink()
+    result = CliRunner().invoke(app, ["show", "./model"])
+    assert result.exit_code
+    assert "config.json" in result.stderr
 
 
 def test_a_name_that_is_not_fetched() -> None:

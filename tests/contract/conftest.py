@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from enginekit import CONTEXT, SLOTS, THREADS, Subject, Vllm
+from openvinokit import write_openvino_folder
 
 from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import ManagedEngine
@@ -28,6 +29,7 @@ from causerie.protocol.parameters import refused_by
         "fake",
         pytest.param("llamacpp", marks=pytest.mark.engine),
         pytest.param("openvino", marks=pytest.mark.engine),
+        pytest.param("openvino-folder", marks=pytest.mark.engine),
         pytest.param("vllm", marks=pytest.mark.engine),
     ],
 )
@@ -36,11 +38,14 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     engine: ManagedEngine
     if request.param == "fake":
         engine = FakeEngine("a", context_length=CONTEXT, slots=SLOTS)
-    elif request.param == "openvino":
+    elif request.param.startswith("openvino"):
         if find_spec("openvino_genai") is None:
             pytest.skip("needs OpenVINO GenAI; `make openvino` installs it")
-        file: Path = request.getfixturevalue("gguf")
-        engine = OpenVinoEngine("a", file, OpenVinoOptions(CONTEXT, SLOTS, THREADS), 4 << 30)
+        model: Path = request.getfixturevalue("gguf")
+        if request.param == "openvino-folder":
+            factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+            model = write_openvino_folder(model, factory.mktemp("openvino") / "model")
+        engine = OpenVinoEngine("a", model, OpenVinoOptions(CONTEXT, SLOTS, THREADS), 4 << 30)
     elif request.param == "vllm":
         vllm: Vllm = request.getfixturevalue("vllm")
         engine = VllmEngine("a", vllm.folder, _options(vllm))
@@ -50,8 +55,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
-        lacks = refused_by(request.param)
-        if request.param == "openvino":
+        lacks = refused_by(request.param.removesuffix("-folder"))
+        if request.param.startswith("openvino"):
             lacks |= {"cached_tokens"}
         yield Subject(engine, await engine.facts(), lacks)
     finally:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.engines.weights.errors import NotModelFolder
-from causerie.engines.weights.folder import read_folder
+from causerie.engines.weights.folder import OPENVINO, read_folder, read_openvino_folder
 
 CONFIG = {"model_type": "llama", "max_position_embeddings": 2048}
 
@@ -34,7 +34,7 @@ def refused(path: Path, why: str, **files: object) -> None:
 
 def test_facts(tmp_path: Path) -> None:
     found = read_folder(folder(tmp_path, README__md="x", chat_template__jinja="{{ messages }}"))
-    assert (found.architecture, found.context_length, found.size) == ("llama", 2048, 8)
+    assert (found.architecture, found.context_length, found.file_size) == ("llama", 2048, 8)
     assert found.chat_template == "{{ messages }}"
     names = ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
     assert [file.name for file in found.files] == names
@@ -73,7 +73,7 @@ def test_weights_are_those_that_the_index_names(tmp_path: Path) -> None:
     index = {"weight_map": {"a": "part.safetensors", "b": "part.safetensors"}}
     path = folder(tmp_path, part__safetensors="123")
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert read_folder(path).size == 3
+    assert read_folder(path).file_size == 3
     (path / "part.safetensors").unlink()
     refused(path, r"part\.safetensors is missing")
 
@@ -81,7 +81,33 @@ def test_weights_are_those_that_the_index_names(tmp_path: Path) -> None:
 def test_weights_of_the_older_kind(tmp_path: Path) -> None:
     files = {"model__safetensors": None, "training_args__bin": "x"}
     refused(tmp_path, "no weights", **files)
-    assert read_folder(folder(tmp_path, **files, pytorch_model__bin="12")).size == 2
+    assert read_folder(folder(tmp_path, **files, pytorch_model__bin="12")).file_size == 2
+
+
+def test_weights_for_openvino(tmp_path: Path) -> None:
+    parts = {name.replace(".", "__"): "123" for name in OPENVINO}
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 64}
+    files = {"model__safetensors": None, "config__json": CONFIG | sizes, **parts}
+    refused(tmp_path, 'for `engine = "openvino"`', **files)
+    found = read_openvino_folder(tmp_path)
+    assert found.file_size == 12
+    assert {tmp_path / name for name in OPENVINO} < set(found.files)
+    assert found.kept_elements == 2 * 2 * 64  # of keys and values, in two layers
+    folder(
+        tmp_path,
+        model__safetensors=None,
+        config__json=CONFIG | sizes | {"num_key_value_heads": 2, "head_dim": 16},
+    )
+    assert read_openvino_folder(tmp_path).kept_elements == 2 * 2 * 2 * 16
+    folder(
+        tmp_path,
+        model__safetensors=None,
+        config__json=CONFIG | {"num_hidden_layers": -1, "hidden_size": True},
+    )
+    assert read_openvino_folder(tmp_path).kept_elements == 0
+    (tmp_path / OPENVINO[-1]).unlink()
+    with pytest.raises(NotModelFolder, match=r"no openvino_tokenizer\.bin"):
+        read_openvino_folder(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,15 @@ from typing import NamedTuple
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving
 
-from causerie.engines.weights import Cache, CachedWeights, HubOptions, Silent, fetch, fetch_folder
+from causerie.engines.weights import (
+    Cache,
+    CachedWeights,
+    HubOptions,
+    Silent,
+    fetch,
+    fetch_folder,
+    fetch_for_openvino,
+)
 from causerie.engines.weights.errors import (
     BadReference,
     ChecksumMismatch,
@@ -27,6 +36,7 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
+from causerie.engines.weights.removal import remove
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -234,6 +244,62 @@ async def test_llamacpp_is_told_of_folders(hub: Hub, tmp_path: Path) -> None:
         await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
     (tmp_path / "config.json").write_bytes(b"{}")
     with pytest.raises(WeightsNotFound, match='a model folder, which `engine = "vllm"` serves'):
+        await fetch(str(tmp_path), tmp_path, progress=Silent())
+
+
+OPENVINO_FOLDER = {
+    "openvino_model.xml": b"<net/>",
+    "openvino_model.bin": b"3" * 1_000,
+    "openvino_tokenizer.xml": b"<net/>",
+    "openvino_tokenizer.bin": b"4",
+    "config.json": b'{"model_type": "qwen3"}',
+    "tokenizer.json": b'{"model": {}}',
+    "chat_template.jinja": b"{{ messages }}",
+}
+
+
+async def for_openvino(hub: Hub, folder: Path, ref: str, *, offline: bool = False) -> CachedWeights:
+    asked = replace(options(hub), offline=offline)
+    return await fetch_for_openvino(ref, folder, progress=Silent(), hub=asked)
+
+
+async def test_openvino_gets_its_own_folder_or_a_file(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["org/converted-ov"] = {**OPENVINO_FOLDER, **LEFT, "m.gguf": gguf()}
+    hub.repositories["org/gguf"] = {"m-Q4_K_M.gguf": gguf(), "config.json": b"{}"}
+    hub.plain |= set(OPENVINO_FOLDER)
+    folder = await for_openvino(hub, tmp_path, "hf:org/converted-ov")
+    assert content(folder.path) == OPENVINO_FOLDER
+    assert folder.size == sum(map(len, OPENVINO_FOLDER.values()))
+    file = await for_openvino(hub, tmp_path, "hf:org/gguf")
+    named = await for_openvino(hub, tmp_path, "hf:org/converted-ov:m.gguf")
+    assert file.path.suffix == named.path.suffix == ".gguf"
+    for found in (folder, file, named):
+        assert await for_openvino(hub, tmp_path, found.ref, offline=True) == found
+    assert set(Cache(tmp_path).every()) == {folder, file, named}
+    await remove(tmp_path, folder)
+    assert not folder.path.exists()
+    assert set(Cache(tmp_path).every()) == {file, named}
+
+
+async def test_openvino_and_others_are_told_of_what_they_do_not_load(
+    hub: Hub, tmp_path: Path
+) -> None:
+    hub.repositories["org/converted-ov"] = OPENVINO_FOLDER
+    with pytest.raises(WeightsNotFound, match=r"neither openvino_model\.xml nor a \.gguf file"):
+        await for_openvino(hub, tmp_path, "hf:org/repo")
+    with pytest.raises(WeightsNotFound, match="for the engine openvino"):
+        await fetched(hub, tmp_path, "hf:org/converted-ov")
+    with pytest.raises(WeightsNotFound, match='`engine = "openvino"` serves its openvino_model'):
+        await fetch("hf:org/converted-ov", tmp_path, progress=Silent(), hub=options(hub))
+
+
+async def test_own_folder_for_openvino(tmp_path: Path) -> None:
+    for name, data in OPENVINO_FOLDER.items():
+        (tmp_path / name).write_bytes(data)
+    weights = await fetch_for_openvino(str(tmp_path), tmp_path / "cache", progress=Silent())
+    size = sum(map(len, OPENVINO_FOLDER.values()))
+    assert weights == CachedWeights(tmp_path, str(tmp_path), None, size)
+    with pytest.raises(WeightsNotFound, match='`engine = "openvino"` serves'):
         await fetch(str(tmp_path), tmp_path, progress=Silent())
 
 

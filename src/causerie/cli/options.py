@@ -24,7 +24,8 @@ Engine = Annotated[
     Literal["llamacpp", "openvino", "vllm"] | None,
     typer.Option(
         "--engine",
-        help="llamacpp and openvino load a GGUF file, vllm a model folder. [default: llamacpp]",
+        help="llamacpp loads a GGUF file, vllm a model folder, openvino a GGUF file or a folder "
+        "that was converted for it. [default: what the weights need; llamacpp for a GGUF file]",
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]

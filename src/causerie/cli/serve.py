@@ -17,7 +17,7 @@ from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
 from causerie.cli.options import Engine
 from causerie.cli.stderr import heedless
-from causerie.composition.app import run_service
+from causerie.composition.app import engine_of, run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
@@ -70,7 +70,10 @@ def _again(read: ReadWith) -> ReadWith:
 def chosen_models(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
-    """The models to serve: what the command line says, else all that are configured."""
+    """The models to serve: what the command line says, else all that are configured.
+
+    Without ``engine`` the weights decide.
+    """
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
@@ -80,12 +83,12 @@ def chosen_models(
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     names = library()
     parsed = names.reference(ref)
-    engine = engine or "llamacpp"
     wanted = ref_of(parsed)
+    loads = engine or engine_of(settings, wanted)
     known = next(
-        (model for model in settings.models if (model.ref, model.engine) == (wanted, engine)), None
+        (model for model in settings.models if (model.ref, model.engine) == (wanted, loads)), None
     )
-    model = known or ModelSettings(id=id_of(parsed), ref=wanted, engine=engine)
+    model = known or ModelSettings(id=id_of(parsed), ref=wanted, engine=loads)
     also = [*model.aliases, *names.names_of(parsed, ref)]
     id = id or model.id
     aliases = tuple(name for name in dict.fromkeys(also) if name != id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,8 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
 from causerie.cli.options import Config, Set
-from causerie.composition.app import weights_here
+from causerie.composition.app import engine_of, fetch_weights, weights_here
+from causerie.engines.base import RecommendedSampling
 from causerie.engines.llamacpp import cpu
 from causerie.engines.llamacpp.fit import free_now
 from causerie.engines.llamacpp.options import (
@@ -23,9 +25,12 @@ from causerie.engines.llamacpp.options import (
     available_memory,
     for_machine,
 )
-from causerie.engines.recommended_sampling import of_gguf
+from causerie.engines.recommended_sampling import of_folder, of_gguf
+from causerie.engines.weights import CachedWeights, Silent
+from causerie.engines.weights.folder import read_folder, read_openvino_folder
 from causerie.engines.weights.gguf import Header, read_header
 from causerie.engines.weights.quantization import of_file_name, of_file_type
+from causerie.engines.weights.reference import Kind
 from causerie.settings import ModelSettings
 
 Facts = dict[str, object]
@@ -36,10 +41,16 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     known = library()
     reference = known.reference(name)
     settings = settings_in_force(config, pairs).settings
-    model = ModelSettings(id="shown", ref=ref_of(reference))
-    weights = asyncio.run(weights_here(settings, model))
+    ref = ref_of(reference)
+    model = ModelSettings(id="shown", ref=ref, engine=engine_of(settings, ref))
+    looking: Coroutine[None, None, CachedWeights | None]
+    if reference.kind is Kind.PATH:  # which says itself what is wrong with it
+        looking = fetch_weights(settings, ref, Silent(), model.engine)
+    else:
+        looking = weights_here(settings, model)
+    weights = asyncio.run(looking)
     named = known.of(reference)
-    facts: Facts = {"name": named.name if named else name, "weights": str(model.ref)}
+    facts: Facts = {"name": named.name if named else name, "weights": ref}
     if named is not None:
         facts["license"] = named.license
     if weights is None:
@@ -47,29 +58,48 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
             advice = f"fetch it by `causerie pull {name}`"
             raise CommandFailed(f"{name} is not on this machine; {advice}", ExitCode.NETWORK)
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
+    if weights.path.is_dir():
+        return facts | {"folder": str(weights.path)} | _of_folder(weights.path, ref, model.engine)
     header = read_header(weights.path)
-    here = _here(header, Path(str(settings.weights.cache)))
-    return facts | {"file": str(weights.path)} | _of_file(header, str(model.ref)) | here
+    runs = _runs(header, Path(str(settings.weights.cache)))
+    return facts | {"file": str(weights.path)} | _of_file(header, ref) | runs
 
 
 def _of_file(header: Header, ref: str) -> Facts:
-    form = detect(header.chat_template)
     sampling = of_gguf(header.sampling, (*header.names, ref, header.architecture))
-    usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
     return {
         "architecture": header.architecture,
         "quantization": _quantization(header),
         "size": header.file_size,
         "trained_context": header.context_length,
-        "template": "its own" if header.chat_template else "none; ChatML is used",
+    } | _of_template(header.chat_template, sampling)
+
+
+def _of_folder(path: Path, ref: str, engine: str) -> Facts:
+    """Return the facts of a model folder, and the engine that loads it."""
+    folder = read_openvino_folder(path) if engine == "openvino" else read_folder(path)
+    sampling = of_folder(folder.generation, (ref, path.name, folder.architecture))
+    return {
+        "engine": engine,
+        "architecture": folder.architecture,
+        "size": folder.file_size,
+        "trained_context": folder.context_length,
+    } | _of_template(folder.chat_template, sampling)
+
+
+def _of_template(template: str, sampling: RecommendedSampling | None) -> Facts:
+    form = detect(template)
+    usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
+    return {
+        "template": "its own" if template else "none; ChatML is used",
         "format": form.name,
         "thinking": _thinking(form),
-        "template_names_tools": "tools" in header.chat_template,
+        "template_names_tools": "tools" in template,
         "sampling": {key: value for key, value in usual.items() if value is not None},
     }
 
 
-def _here(header: Header, cache: Path) -> Facts:
+def _runs(header: Header, cache: Path) -> Facts:
     """Return the options that the embedded engine would choose for it."""
     launch = for_machine(header.path, LlamaCppOptions(cache=cache), header)
     total = available_memory()

@@ -43,6 +43,8 @@ from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.registry import engine_factory
 from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
+from causerie.engines.weights.folder import OPENVINO_MODEL
+from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.removal import remove
 from causerie.settings import LlamaCpp, Loaded, ModelSettings, OpenVino, Settings
 from causerie.settings.addresses import has_accounts
@@ -157,9 +159,26 @@ async def _fetched(
     fetch = weights_module.fetch
     if model.engine == "vllm":
         fetch = partial(weights_module.fetch_folder, weights=not model.vllm.elsewhere)
+    elif model.engine == "openvino":
+        fetch = weights_module.fetch_for_openvino
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
     return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
+
+
+def engine_of(settings: Settings, ref: str) -> str:
+    """Return the engine that loads the weights of ``ref``, by what is on this machine.
+
+    llama.cpp, unless they are a model folder. No network is used.
+    """
+    reference = Reference.parse(ref)
+    if reference.kind is Kind.PATH:
+        paths = [reference.path]
+    else:
+        paths = [one.path for one in cached_weights(settings) if one.ref == str(reference)]
+    if not paths or not all(path.is_dir() for path in paths):
+        return "llamacpp"
+    return "openvino" if any((path / OPENVINO_MODEL).is_file() for path in paths) else "vllm"
 
 
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:

@@ -11,7 +11,11 @@ from causerie.settings import Loaded, ModelSettings, Problem, SettingsError
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
 from causerie.settings.problems import Findings
 
-_WEIGHTS = {"llamacpp": "a .gguf file", "openvino": "a .gguf file", "vllm": "a model folder"}
+_WEIGHTS = {
+    "llamacpp": "a .gguf file",
+    "openvino": "a .gguf file or a folder for OpenVINO",
+    "vllm": "a model folder",
+}
 
 
 def checked(

@@ -18,7 +18,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.gguf_engine import GgufEngine
+from causerie.engines.embedded import EmbeddedEngine, gguf_model
 from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
@@ -43,8 +43,12 @@ _NO_TOKEN = -1
 _WORTH_TELLING = 1.15  # times as fast
 
 
-class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
-    """One GGUF file, run by llama.cpp."""
+class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
+    """One GGUF file, run by llama.cpp.
+
+    ``ref`` says where the weights are from, which may name the model's family. Making one reads the
+    file's header; raises :class:`EngineFailed` where it is no model, or does not fit.
+    """
 
     def __init__(
         self,
@@ -56,17 +60,19 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
         load_seconds: float = 600.0,
     ) -> None:
         alongside = [Path(name) for name in (*options.lora, options.draft) if name]
-        super().__init__(model, weights, alongside, ref, load_seconds)
+        header, local = gguf_model(weights, ref, alongside)
         try:
-            self._launch = launch = for_machine(weights, options, self._header)
+            launch = for_machine(weights, options, header)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
+        super().__init__(model, local, launch, load_seconds)
+        self._cuts_back = header.cuts_back
         if launch.conversion is None:
             _tell_slow(model, launch.slow)
-        need = Need(self._header, launch.cache_tokens, launch.kv_type, launch.memory)
+        need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
         gpu = options.gpu_layers != 0 and has_gpu()
         _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
-        token_bytes = kv_bytes_per_token(self._header, launch.kv_type)
+        token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
         self._partial: PartialTokens  # read with the words
 
@@ -113,14 +119,14 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
         self._prompts.close()
 
     def _read(self) -> IndexedVocabulary:
-        read = read_vocabulary(self._header.path)
+        read = read_vocabulary(self._local.vocabulary)
         self._partial = PartialTokens(read)
         return IndexedVocabulary.of(read)
 
     def _run(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        if self._header.cuts_back:
+        if self._cuts_back:
             request = replace(request, shared=0)
         return client.complete(request, self._partial, self._pulse)
 
@@ -134,7 +140,7 @@ class LlamaCppEngine(GgufEngine[LlamaCppClient, Launch]):
         return await client.sample(replace(request, grammar=admitted.grammar()))
 
     def _build(self) -> str:
-        build = f"llamacpp-{version('xllamacpp')}-{self._header.architecture}"
+        build = f"llamacpp-{version('xllamacpp')}-{self._local.architecture}"
         return build if self._launch.conversion is None else f"{build}-q8_0"
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:

@@ -17,7 +17,8 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.gguf_engine import GgufEngine
+from causerie.engines.embedded import EmbeddedEngine, LocalModel, gguf_model
+from causerie.engines.files import Files
 from causerie.engines.grammar_matcher import Admitted, Spelling
 from causerie.engines.openvino.client import OpenVinoClient
 from causerie.engines.openvino.ebnf import one_of, sayable
@@ -28,16 +29,21 @@ from causerie.engines.openvino.options import (
     for_machine,
 )
 from causerie.engines.openvino.process import OpenVinoChild, spawn
+from causerie.engines.recommended_sampling import of_folder
 from causerie.engines.vocabulary import IndexedVocabulary, characters
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.folder import TOKENIZER, ModelFolder, read_openvino_folder
+from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 
-class OpenVinoEngine(GgufEngine[OpenVinoClient, OpenVinoLaunch]):
-    """One GGUF file, run by OpenVINO GenAI on the CPU.
+class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
+    """One GGUF file, or one folder of OpenVINO's own format, run by OpenVINO GenAI on the CPU.
 
     It follows no grammar of ours: every generation under one goes on here, token by token.
-    ``memory`` is what the machine has, in bytes. Making one raises :class:`EngineFailed` also
-    where OpenVINO GenAI does not read the file.
+    ``memory`` is what the machine has, in bytes. ``ref`` says where the weights are from, which may
+    name the model's family. Making one reads what the weights say of themselves; raises
+    :class:`EngineFailed` where that is no model that OpenVINO GenAI runs.
     """
 
     keeps_grammars = False
@@ -52,22 +58,19 @@ class OpenVinoEngine(GgufEngine[OpenVinoClient, OpenVinoLaunch]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        super().__init__(model, weights, (), ref, load_seconds)
-        if self._header.architecture not in ARCHITECTURES:
-            known = ", ".join(ARCHITECTURES)
-            raise EngineFailed(
-                f"OpenVINO GenAI reads no GGUF file of {self._header.architecture}, only {known}; "
-                'use `engine = "llamacpp"`'
-            )
-        self._launch = for_machine(weights, options, self._header, memory)
+        described: Header | ModelFolder
+        described, local = _folder(weights, ref) if weights.is_dir() else _file(weights, ref)
+        trained = described.context_length
+        launch = for_machine(weights, options, described, trained, memory)
+        super().__init__(model, local, launch, load_seconds)
         self._control: re.Pattern[str]  # read with the words
 
     async def facts(self) -> ModelFacts:
-        """Return the facts from the file's header and vocabulary."""
+        """Return the facts from what the weights say, and from the vocabulary."""
         client = self._client()
         if self._facts is None:
             words = await self._words()
-            build = f"openvino-{client.version}-{self._header.architecture}"
+            build = f"openvino-{client.version}-{self._local.architecture}"
             self._facts = self._said(words, words.vocabulary.control(), build)
         return self._facts
 
@@ -100,7 +103,7 @@ class OpenVinoEngine(GgufEngine[OpenVinoClient, OpenVinoLaunch]):
         return await spawn(self._launch, end, self._load_seconds, self._pulse)
 
     def _read(self) -> IndexedVocabulary:
-        read = read_vocabulary(self._header.path)
+        read = read_vocabulary(self._local.vocabulary)
         texts = sorted(read.control(), key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
         return IndexedVocabulary.of(read)
@@ -139,6 +142,32 @@ class OpenVinoEngine(GgufEngine[OpenVinoClient, OpenVinoLaunch]):
     def _spelled(self, words: IndexedVocabulary, request: TextRequest) -> Spelling:
         ends = frozenset(words.vocabulary.end)
         return Spelling(words.vocabulary, ends, request.visible, request.prompt)
+
+
+def _file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
+    header, local = gguf_model(weights, ref)
+    if header.architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise EngineFailed(
+            f"OpenVINO GenAI reads no GGUF file of {header.architecture}, only {known}; "
+            'use `engine = "llamacpp"`, or a folder that was converted for OpenVINO'
+        )
+    return header, local
+
+
+def _folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
+    try:
+        folder = read_openvino_folder(weights)
+    except (WeightsError, OSError) as error:
+        raise EngineFailed(str(error)) from error
+    return folder, LocalModel(
+        files=Files(folder.files),
+        size=folder.file_size,
+        architecture=folder.architecture,
+        chat_template=folder.chat_template,
+        vocabulary=folder.path / TOKENIZER,
+        sampling=of_folder(folder.generation, (ref, folder.path.name, folder.architecture)),
+    )
 
 
 async def _first(

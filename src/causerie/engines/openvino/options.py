@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.machine_part import WHOLE, MachinePart
-from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
-from causerie.engines.weights.gguf import Header
+from causerie.engines.weights.footprint import Sized, kv_bytes_per_token, memory_bytes
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Those whose GGUF files OpenVINO GenAI reads."""
@@ -46,19 +45,21 @@ class OpenVinoLaunch:
 
 
 def for_machine(
-    weights: Path, options: OpenVinoOptions, header: Header, memory: int
+    weights: Path, options: OpenVinoOptions, model: Sized, trained: int, memory: int
 ) -> OpenVinoLaunch:
     """Return the options with everything chosen, on a machine with ``memory`` bytes.
 
-    Context: what the model was trained for, at most 8,192 tokens. Slots: 16; they share one cache,
-    which holds a whole context of each, but takes no more than a quarter of the memory that the
-    weights leave, and never less than one context.
+    ``trained`` is the context that the ``model`` was trained for, 0 where nothing says it.
+    Context: that, at most 8,192 tokens. Slots: 16; they share one cache, which holds a whole
+    context of each, but takes no more than a quarter of the memory that the weights leave, and
+    never less than one context; one context as well where nothing says what a token takes.
     """
     cpus = options.part.cpus()
-    trained = header.context_length or _DEFAULT_CONTEXT
-    context = min(options.context or _DEFAULT_CONTEXT, trained)
+    longest = trained or options.context or _DEFAULT_CONTEXT
+    context = min(options.context or _DEFAULT_CONTEXT, longest)
     parallel = options.parallel or _SLOTS
-    room = max(memory - header.file_size, 0) // 4 // kv_bytes_per_token(header, _KV_TYPE)
+    each = kv_bytes_per_token(model, _KV_TYPE)
+    room = max(memory - model.file_size, 0) // 4 // each if each else 0
     cached = max(min(context * parallel, room), context)
     return OpenVinoLaunch(
         weights=str(weights),
@@ -66,6 +67,6 @@ def for_machine(
         parallel=parallel,
         threads=options.threads or (len(cpus) if cpus else None),
         blocks=-(-cached // _BLOCK) + parallel,  # each request begins a block of its own
-        memory=memory_bytes(header, cached, _KV_TYPE),
+        memory=memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
     )

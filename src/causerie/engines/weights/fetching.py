@@ -10,6 +10,7 @@ from pathlib import Path
 from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import NotGguf, WeightsNotFound
 from causerie.engines.weights.filling import filled, hint, kept_or_fetched, listed, looked_at
+from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.index import wheel
 from causerie.engines.weights.options import HubOptions
@@ -48,8 +49,9 @@ def _own(reference: Reference) -> CachedWeights:
     """Return a file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
+        engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
         raise WeightsNotFound(
-            f'{path} is a model folder, which `engine = "vllm"` serves; '
+            f'{path} is a model folder, which `engine = "{engine}"` serves; '
             "for the engine llamacpp name a .gguf file."
         )
     files = parts(path)

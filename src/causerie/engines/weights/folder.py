@@ -7,13 +7,18 @@
     chat_template.jinja      the template (may be absent)
     *.safetensors            the weights; else *.bin
 
+A folder for OpenVINO has its weights in the format of that, and its tokenizer once more:
+
+    openvino_model.xml       with openvino_model.bin
+    openvino_tokenizer.xml   with openvino_tokenizer.bin
+
 Reads what its JSON says, believing none of it; knows no engine.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +26,21 @@ from causerie.engines.weights.errors import NotModelFolder
 
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
+OPENVINO_MODEL = "openvino_model.xml"
+OPENVINO = (
+    OPENVINO_MODEL,
+    "openvino_model.bin",
+    "openvino_tokenizer.xml",
+    "openvino_tokenizer.bin",
+)
+"""What a folder for OpenVINO holds in the place of other weights."""
 
 _CONFIG = "config.json"
 _TEMPLATE = "chat_template.jinja"
 _INDEX = "model.safetensors.index.json"
 _OTHER_TOKENIZERS = ("tokenizer.model", "tekken.json")
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin")  # what training leaves behind
+_MOST_NUMBER = 1 << 24  # of a configuration: bounds what a hostile one makes us reckon
 _TELLING = (".json", ".jinja", ".model")  # endings of what makes a model, alongside its weights
 _MOST_BYTES = 256 << 20  # of one file that is read; the largest tokenizers have 40 MB
 
@@ -41,14 +55,41 @@ class ModelFolder:
     """In tokens; 0 if unknown."""
     chat_template: str
     """Empty if there is none."""
-    size: int
+    file_size: int
     """Of the weights, in bytes."""
+    config: Mapping[str, object]
+    """The object in its config.json."""
     generation: Mapping[str, object]
     """The object in its generation_config.json; empty if there is none."""
     files: tuple[Path, ...]
     """All files that make it this model and no other: weights, configuration, tokenizer and
     template.
     """
+
+    @property
+    def kept_elements(self) -> int:
+        """Return the elements of the key-value cache that a token has over all layers.
+
+        An upper bound where layers differ; 0 where the configuration does not say.
+        """
+        heads, width = self._number("num_attention_heads"), self.embedding_length
+        each = self._number("head_dim") or (width // heads if heads else 0)
+        kept = self._number("num_key_value_heads") or heads
+        return 2 * self._number("num_hidden_layers") * kept * each
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Return the number of tokens; 0 where the configuration does not say."""
+        return self._number("vocab_size")
+
+    @property
+    def embedding_length(self) -> int:
+        """Return the elements of one vector between two layers; 0 where nothing says it."""
+        return self._number("hidden_size")
+
+    def _number(self, key: str) -> int:
+        value = in_config(self.config, key)
+        return min(max(value, 0), _MOST_NUMBER) if type(value) is int else 0
 
 
 def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
@@ -57,13 +98,29 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _listed(path)
+    return _facts(path, files, _weights(path, files) if weights else [])
+
+
+def read_openvino_folder(path: Path) -> ModelFolder:
+    """Return the facts of a model that was converted for OpenVINO.
+
+    Raises :class:`NotModelFolder` as well where the weights are of another kind.
+    """
+    files = _listed(path)
+    missing = next((name for name in OPENVINO if name not in files), None)
+    if missing is not None:
+        raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
+    return _facts(path, files, OPENVINO)
+
+
+def _facts(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
+    """Return the facts; ``loaded`` are the names of the files that an engine loads."""
     if _CONFIG not in files:
         raise NotModelFolder(path, f"it has no {_CONFIG}, which says what the model is")
     config = read_object(path / _CONFIG)
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
         raise NotModelFolder(path, f"{_CONFIG} names no architecture (model_type)")
-    loaded = _weights(path, files) if weights else []
     if TOKENIZER not in files:
         raise NotModelFolder(path, _no_tokenizer(files))
     telling = [name for name in files if Path(name).suffix in _TELLING]
@@ -72,7 +129,8 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
         architecture=architecture,
         context_length=_context_length(path, config),
         chat_template=_chat_template(path, files),
-        size=sum(files[name] for name in loaded),
+        file_size=sum(files[name] for name in loaded),
+        config=config,
         generation=read_object(path / GENERATION) if GENERATION in files else {},
         files=tuple(path / name for name in sorted({*telling, *loaded})),
     )
@@ -138,7 +196,9 @@ def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
         return list(named)
     if not found:
         binary = [name for name in files if name.endswith(".bin")]
-        found = [name for name in binary if name not in _NO_WEIGHTS]
+        found = [name for name in binary if name not in (*_NO_WEIGHTS, *OPENVINO)]
+    if not found and OPENVINO_MODEL in files:
+        raise NotModelFolder(path, 'its weights are for `engine = "openvino"`')
     if not found:
         raise NotModelFolder(path, "it has no weights (*.safetensors)")
     return found

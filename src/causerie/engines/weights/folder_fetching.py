@@ -9,11 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.weights.cache import CachedWeights, FolderCache, OutlineCache, StoredFile
-from causerie.engines.weights.errors import BadReference, WeightsNotFound
+from causerie.engines.weights.cache import (
+    CachedWeights,
+    FolderCache,
+    OpenVinoCache,
+    OutlineCache,
+    StoredFile,
+)
+from causerie.engines.weights.errors import (
+    BadReference,
+    NoGgufFile,
+    NotForOpenVino,
+    Offline,
+    WeightsNotFound,
+)
+from causerie.engines.weights.fetching import fetch
 from causerie.engines.weights.filling import (
     filled,
     hint,
@@ -22,9 +36,11 @@ from causerie.engines.weights.filling import (
     listed,
     looked_at,
 )
+from causerie.engines.weights.folder import OPENVINO, OPENVINO_MODEL
 from causerie.engines.weights.folder_selection import (
     INDEX,
     choose_folder,
+    choose_openvino,
     choose_outline,
     ensure_complete,
     is_of_folder,
@@ -34,6 +50,12 @@ from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.selection import CONFIG
 from causerie.engines.weights.transfer import DownloadSource
+
+_CHOICES = {
+    FolderCache: choose_folder,
+    OutlineCache: choose_outline,
+    OpenVinoCache: choose_openvino,
+}
 
 
 async def fetch_folder(
@@ -69,6 +91,40 @@ async def fetch_folder(
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
         store = OutlineCache(cache)
+    return await _kept_or_fetched(reference, store, progress, options)
+
+
+async def fetch_for_openvino(
+    ref: str | Reference,
+    cache: Path,
+    *,
+    progress: Progress,
+    hub: HubOptions | None = None,
+) -> CachedWeights:
+    """Return the folder of ``ref`` that was converted for OpenVINO, or else its GGUF file.
+
+    As :func:`fetch_folder` and :func:`~.fetching.fetch` do. Raises ``WeightsError``.
+    """
+    options = hub or HubOptions()
+    reference = Reference.parse(ref) if isinstance(ref, str) else ref
+    if reference.kind is Kind.PATH and reference.path.is_dir():
+        return await looked_at(reference, _own)
+    if reference.kind is Kind.HUB and reference.wanted is None:
+        # Without the network the file may be here, though the folder is not.
+        with suppress(NotForOpenVino, Offline):
+            return await _kept_or_fetched(reference, OpenVinoCache(cache), progress, options)
+    try:
+        return await fetch(reference, cache, progress=progress, hub=options)
+    except NoGgufFile as error:
+        raise WeightsNotFound(
+            f"{error.repository} holds neither {OPENVINO_MODEL} nor a .gguf file; "
+            "look for a repository with one of them."
+        ) from None
+
+
+async def _kept_or_fetched(
+    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+) -> CachedWeights:
     bring = partial(_fetched, reference, store, progress, options)
     return await kept_or_fetched(reference, store, options, bring)
 
@@ -89,14 +145,15 @@ def _own(reference: Reference) -> CachedWeights:
             f"{path} holds no {CONFIG}; it is no model folder."
             + (" Its .gguf files are for the engine llamacpp." if gguf else "")
         )
-    size = sum(file.stat().st_size for file in files if is_of_folder(file.name))
+    own = [file for file in files if is_of_folder(file.name) or file.name in OPENVINO]
+    size = sum(file.stat().st_size for file in own)
     return CachedWeights(path, str(reference), None, size)
 
 
 async def _fetched(
     reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
-    choose = choose_outline if isinstance(store, OutlineCache) else choose_folder
+    choose = _CHOICES[type(store)]
     sources = await listed(reference, options, choose)
     whole = _Whole(progress)
     progress.started(_size(lacking(reference, sources, store)), reference.name)

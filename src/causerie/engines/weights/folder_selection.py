@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.engines.weights.errors import WeightsNotFound
+from causerie.engines.weights.errors import NotForOpenVino, WeightsNotFound
+from causerie.engines.weights.folder import OPENVINO
 from causerie.engines.weights.selection import CONFIG, SAFETENSORS
 
 INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
@@ -37,6 +38,19 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     return (*weights, *(name for name in chosen if name not in weights))
 
 
+def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of a repository that was converted for OpenVINO, weights first.
+
+    Raises :class:`NotForOpenVino` for another one.
+    """
+    every = sorted(files)
+    small = [name for name in every if is_of_folder(name) and not name.endswith(SAFETENSORS)]
+    missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
+    if missing is not None:
+        raise NotForOpenVino(f"{repository} holds no {missing}; it is no text model for OpenVINO.")
+    return (*OPENVINO, *(name for name in small if name != INDEX))
+
+
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
@@ -48,6 +62,8 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
     """Return why ``files`` are no model folder."""
+    if OPENVINO[0] in files:
+        return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):
         return "is no model folder but holds .gguf files, which are for the engine llamacpp."
     if with_weights:

@@ -1,14 +1,13 @@
 """Estimate of a model's memory: weights, key-value cache, working buffers.
 
-The estimates serve a memory budget and use only the file's header; the engine
+The estimates serve a memory budget and use only what the files say of the model; the engine
 reports the actual use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from causerie.engines.weights.gguf import Header
+from typing import Protocol
 
 # Bytes an element; quantised kinds keep 32 elements in a block with its scale.
 KV_TYPES: Mapping[str, float] = {
@@ -25,7 +24,31 @@ KV_TYPES: Mapping[str, float] = {
 _BATCH = 512  # tokens computed at once, each with a row of logits
 
 
-def kv_bytes_per_token(header: Header, kv_type: str = "f16") -> int:
+class Sized(Protocol):
+    """What decides the memory of a model: a file's header, or a folder."""
+
+    @property
+    def file_size(self) -> int:
+        """Return the size of the weights, in bytes."""
+        ...
+
+    @property
+    def kept_elements(self) -> int:
+        """Return the elements of the key-value cache that a token has over all layers."""
+        ...
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Return the number of tokens that there are."""
+        ...
+
+    @property
+    def embedding_length(self) -> int:
+        """Return the elements of one vector between two layers."""
+        ...
+
+
+def kv_bytes_per_token(model: Sized, kv_type: str = "f16") -> int:
     """Return the bytes of key-value cache that one token needs over all layers.
 
     An upper bound for models with sliding windows. Raises ``ValueError`` for an
@@ -33,14 +56,10 @@ def kv_bytes_per_token(header: Header, kv_type: str = "f16") -> int:
     """
     if kv_type not in KV_TYPES:
         raise ValueError(f"kv_type {kv_type!r} is unknown; known are {', '.join(KV_TYPES)}")
-    if header.latent_length:
-        elements = header.latent_length * header.block_count
-    else:
-        elements = sum(header.head_count_kv) * (header.key_length + header.value_length)
-    return round(elements * KV_TYPES[kv_type])
+    return round(model.kept_elements * KV_TYPES[kv_type])
 
 
-def memory_bytes(header: Header, context: int, kv_type: str = "f16") -> int:
+def memory_bytes(model: Sized, context: int, kv_type: str = "f16") -> int:
     """Return the bytes that the model needs for ``context`` tokens over all its slots."""
-    buffers = _BATCH * 4 * (header.vocabulary_size + 8 * header.embedding_length)
-    return header.file_size + context * kv_bytes_per_token(header, kv_type) + buffers
+    buffers = _BATCH * 4 * (model.vocabulary_size + 8 * model.embedding_length)
+    return model.file_size + context * kv_bytes_per_token(model, kv_type) + buffers

@@ -61,6 +61,13 @@ class Header:
     A sliding window and recurrent layers forget what stood before.
     """
 
+    @property
+    def kept_elements(self) -> int:
+        """Return the elements of the key-value cache that a token has over all layers."""
+        if self.latent_length:
+            return self.latent_length * self.block_count
+        return sum(self.head_count_kv) * (self.key_length + self.value_length)
+
 
 def parts(path: Path) -> tuple[Path, ...]:
     """Return all files of the model of ``path``: itself, or the parts of a split model."""

@@ -7,11 +7,22 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from causerie.engines.weights.cache import Cache, CachedWeights, FolderCache, OutlineCache, sidecar
+from causerie.engines.weights.cache import (
+    Cache,
+    CachedWeights,
+    FolderCache,
+    OpenVinoCache,
+    OutlineCache,
+    sidecar,
+)
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.reference import Reference
 
-_FOLDERS: dict[str, type[Cache]] = {"folders": FolderCache, "outlines": OutlineCache}
+_FOLDERS: dict[str, type[Cache]] = {
+    "folders": FolderCache,
+    "outlines": OutlineCache,
+    "openvino": OpenVinoCache,
+}
 
 
 async def remove(cache: Path, weights: CachedWeights) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from causerie.engines.weights.errors import Ambiguous, WeightsNotFound
+from causerie.engines.weights.errors import Ambiguous, NoGgufFile, WeightsNotFound
+from causerie.engines.weights.folder import OPENVINO_MODEL
 
 CONFIG = "config.json"  # makes a folder with weights a model folder
 SAFETENSORS = ".safetensors"
@@ -25,7 +26,7 @@ def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[s
     every = list(files)
     groups = _groups(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
-        raise WeightsNotFound(f"{repository} holds no .gguf file; {_instead(every)}.")
+        raise NoGgufFile(repository, _instead(every))
     if wanted is None:
         stem = _usual(repository, [name for name in groups if not _COMPANION.search(name)])
     elif wanted.lower().endswith(".gguf"):
@@ -37,6 +38,8 @@ def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[s
 
 def _instead(files: Sequence[str]) -> str:
     look = "look for a repository with GGUF in it"
+    if OPENVINO_MODEL in files:
+        return f'`engine = "openvino"` serves its {OPENVINO_MODEL}, or {look}'
     if any(file.endswith(SAFETENSORS) for file in files):
         return f'`engine = "vllm"` serves its .safetensors, or {look}'
     return look
