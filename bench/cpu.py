@@ -28,6 +28,7 @@ from typing import Any
 import aiohttp
 from robustness import engine_children, resident
 from service import AS_USERS, SHARED_CORES, free_port, serving
+from starter import PROGRAM
 
 SLOTS = 16
 CONTEXT = 4608
@@ -269,10 +270,10 @@ def main() -> None:
     spins = SHARED_CORES if options.short_spins else AS_USERS
     print(f"{len(os.sched_getaffinity(0))} cores; others' load before: {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        with serving(Path(one), config, environment=AS_USERS) as service:
+        with serving(Path(one), config, environment=AS_USERS, program=PROGRAM) as service:
             asyncio.run(memory(service.root, service.process.pid))
         with (
-            serving(Path(two), config + slots, environment=AS_USERS) as service,
+            serving(Path(two), config + slots, environment=AS_USERS, program=PROGRAM) as service,
             bare_engine(options.weights, spins) as bare,
         ):
             ours = Side("causerie", f"{service.root}/v1/chat/completions", service_body)
