@@ -30,7 +30,8 @@ from causerie.accounts.people import User
 expect.set_options(timeout=90_000)  # a busy machine
 NEW_PASSWORD = "nine purple ladders hum"
 _LINK = re.compile(r"http://\S+/console/link#\S+")
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+# The first draws pages only, no windows around them: a fourth of the processor time.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 # Of what is refused or cut off on purpose, and of a search that the next letter has replaced.
 _NO_COMPLAINTS = (
