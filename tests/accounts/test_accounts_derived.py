@@ -348,7 +348,7 @@ class Comings(RuleBasedStateMachine):
     @invariant()
     def every_process_says_what_the_model_says(self) -> None:
         if self.model.keys:
-            self.run(eventually(self._all_agree, seconds=10))
+            self.run(eventually(self._all_agree))
 
     @invariant()
     def links_work_as_the_model_says(self) -> None:
