@@ -88,19 +88,26 @@ lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 # What of the system some tests use, by the package that has it, and how to see that it is there.
 have_postgresql = command -v initdb || ls /usr/lib/postgresql/*/bin/initdb
 have_redis-server = command -v valkey-server || command -v redis-server
-have_chromium = command -v chromium || command -v chromium-browser || command -v google-chrome
+have_chromium-headless-shell = command -v chromium-headless-shell
 
 # All that is missing at once: the lists of packages are fetched once, too.
 define system_packages
 @missing=; $(foreach package,$(1),{ $(have_$(package)); } >/dev/null 2>&1 || missing="$$missing $(package)";) \
 if [ -z "$$missing" ]; then :; \
 elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	apt-get update -qq && apt-get install -qqy --no-install-recommends $$missing; \
-else echo "Not installed here:$$missing; the tests that need them are skipped."; fi
+	apt-get update -qq && apt-get install -qqy --no-install-recommends $$( \
+		for package in $$missing; do \
+			apt-cache show $$package >/dev/null 2>&1 && echo $$package || $(call instead,$$package); done); \
+else echo "Not installed here:$$missing; tests that need them are skipped, or slower in another browser."; fi
 endef
 
+# The browser without windows needs a fourth of the time; where it is no package, any will do.
+any_browser = command -v chromium || command -v chromium-browser || command -v google-chrome
+instead = case $(1) in \
+	chromium-headless-shell) { $(any_browser); } >/dev/null || echo chromium ;; *) echo $(1) ;; esac
+
 system: # One after the other, since the system's package manager has one lock
-	$(call system_packages,postgresql redis-server chromium)
+	$(call system_packages,postgresql redis-server chromium-headless-shell)
 	$(MAKE) --no-print-directory promtool
 
 postgres: ## Install the database server that some tests use, where that can be done
@@ -110,7 +117,7 @@ valkey: ## Install the server of shared limits that some tests use, where that c
 	$(call system_packages,redis-server)
 
 browser: ## Install the browser that some tests drive, where that can be done
-	$(call system_packages,chromium)
+	$(call system_packages,chromium-headless-shell)
 
 promtool: ## Fetch Prometheus' checker of rules that some tests use, where that can be done
 	@command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ] || \

@@ -27,6 +27,7 @@ import aiohttp
 from chargekit import Bill, CountingProvider, providing
 from hostedkit import Office, office
 from service import AS_USERS, Service, serving
+from starter import PROGRAM
 
 from causerie.metering.ledger import UsageRecord
 
@@ -136,7 +137,7 @@ async def bench(folder: Path, seed: int) -> AsyncIterator[Bench]:
         text = CONFIG.format(folder=folder / "data")
         for name, always in (("streamed", "true"), ("asked", "false")):
             text += PROVIDER.format(name=name, url=provider.base_url, always=always)
-        held = serving(folder, text, environment=AS_USERS)
+        held = serving(folder, text, environment=AS_USERS, program=PROGRAM)
         service = await asyncio.to_thread(held.__enter__)
         try:
             connector = aiohttp.TCPConnector(limit=0)

@@ -29,6 +29,7 @@ from typing import Any
 
 import aiohttp
 from service import AS_USERS, Service, serving
+from starter import PROGRAM
 
 STORY = [{"role": "user", "content": "Tell me a long story about a fox and a river."}]
 SCHEMA = {
@@ -226,7 +227,7 @@ def main() -> None:
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), config, environment=AS_USERS) as service,
+        serving(Path(folder), config, environment=AS_USERS, program=PROGRAM) as service,
     ):
         bad = asyncio.run(measure(service, options.times))
     print(f"{options.times - bad} of {options.times} unbroken, with the undisturbed text")

@@ -32,6 +32,7 @@ from typing import Any
 import aiohttp
 from robustness import engine_children, resident
 from service import AS_USERS, SHARED_CORES, free_port, serving
+from starter import PROGRAM
 
 SLOTS = 16
 CONTEXT = 4608
@@ -267,7 +268,9 @@ def engines(
         "openvino": ((str(Path(__file__).parent / "machine" / "bare_openvino.py"),), CONTEXT),
     }
     with ExitStack() as stack:
-        service = stack.enter_context(serving(folder, config, environment=AS_USERS))
+        service = stack.enter_context(
+            serving(folder, config, environment=AS_USERS, program=PROGRAM)
+        )
         sides = []
         for name in names:
             body = partial(service_body, name)
@@ -305,7 +308,7 @@ def main() -> None:
     spins = SHARED_CORES if options.short_spins else AS_USERS
     print(f"{len(os.sched_getaffinity(0))} cores; others' load before: {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        with serving(Path(one), config, environment=AS_USERS) as service:
+        with serving(Path(one), config, environment=AS_USERS, program=PROGRAM) as service:
             asyncio.run(memory(service.root, service.process.pid))
         there = find_spec("openvino_genai") is not None and not options.without_openvino
         with engines(options.weights, Path(two), spins, openvino=there) as sides:

@@ -29,6 +29,7 @@ import aiohttp
 from gateway.contestant import process
 from loopkit import HI, OPEN_DOORS, PATHS
 from service import AS_USERS, Service, free_port, serving
+from starter import PROGRAM
 
 BAR_MS = 50
 BAR_MB = 50
@@ -306,7 +307,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, _mock(Path(name)) as mock:
         config = CONFIG.format(data=Path(name) / "data", mock=mock)
-        with serving(Path(name), config, environment=AS_USERS) as service:
+        with serving(Path(name), config, environment=AS_USERS, program=PROGRAM) as service:
             held = asyncio.run(measure(service, options.rounds, options.only))
     return 0 if held else 1
 

@@ -33,6 +33,7 @@ from market.curves import Line, Panel, curves_svg
 from market.seller import ABILITIES, Seller, sellers
 from market.stall import stalls
 from service import AS_USERS, serving
+from starter import PROGRAM
 
 POLICIES: Mapping[str, dict[str, object]] = {
     "router, default": {},
@@ -79,7 +80,9 @@ async def measured(
     clock = Clock()
     async with stalls(market, clock) as addresses:
         with ExitStack() as held, tempfile.TemporaryDirectory() as folder:
-            service = serving(Path(folder), config(market, addresses), environment=AS_USERS)
+            service = serving(
+                Path(folder), config(market, addresses), environment=AS_USERS, program=PROGRAM
+            )
             there = await asyncio.to_thread(held.enter_context, service)
             clock.opened = time.perf_counter()
             bought = await Buyers(there.root, market, provider).buy_all(made, clock)

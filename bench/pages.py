@@ -24,6 +24,7 @@ from typing import Any
 from browserkit import chromium
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from service import serving
+from starter import PROGRAM
 
 _HEAD = """\
 [store]
@@ -176,7 +177,7 @@ def main() -> None:
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with serving(folder, configuration(wanted.models)) as service:
+        with serving(folder, configuration(wanted.models), program=PROGRAM) as service:
             asyncio.run(_measure(f"{service.root}/console", wanted.rounds))
 
 

@@ -31,6 +31,7 @@ from quality import bfcl, langchain
 from quality.forms import FORMS
 from quality.sides import Asked, Reply, bare_engine, delivered_calls
 from service import AS_USERS, serving
+from starter import PROGRAM
 
 CONTEXT = 4096
 MAX_TOKENS = 384
@@ -65,7 +66,9 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         roots = {}
         if "service" in options.sides:
-            service = serving(folder, config, environment=AS_USERS, ready_seconds=READY_SECONDS)
+            service = serving(
+                folder, config, environment=AS_USERS, program=PROGRAM, ready_seconds=READY_SECONDS
+            )
             roots["service"] = stack.enter_context(service).root
         if "engine" in options.sides:
             bare = bare_engine(options.weights, CONTEXT, options.threads)

@@ -23,6 +23,7 @@ from typing import Any
 
 import aiohttp
 from service import AS_USERS, Service, serving
+from starter import PROGRAM
 
 STORY = [{"role": "user", "content": "Tell me a long story about a fox."}]
 
@@ -232,8 +233,8 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as one,
         tempfile.TemporaryDirectory() as two,
-        serving(Path(one), models, environment=AS_USERS) as service,
-        serving(Path(two), fake) as second,
+        serving(Path(one), models, environment=AS_USERS, program=PROGRAM) as service,
+        serving(Path(two), fake, program=PROGRAM) as second,
     ):
         asyncio.run(measure(service, second, options.requests))
 

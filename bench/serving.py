@@ -30,6 +30,7 @@ from typing import Any
 import aiohttp
 from machine.witness import CALM, Witness, witness
 from service import AS_USERS, free_port, serving
+from starter import PROGRAM
 
 SLOTS = 16
 LAST_BYTES = 8192
@@ -258,7 +259,7 @@ def main() -> None:
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), config, environment=AS_USERS) as service,
+        serving(Path(folder), config, environment=AS_USERS, program=PROGRAM) as service,
         bare_engine(options.weights) as bare,
         witness(os.sched_getaffinity(0)) as watch,
     ):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -14,15 +14,24 @@ import openai
 import pytest
 from accountkit import PASSWORD
 from openai import AsyncOpenAI
-from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    async_playwright,
+    expect,
+)
 from service import Service
+from taskkit import LASTING_TASKS
 
 from causerie.accounts.people import User
 
-expect.set_options(timeout=15_000)  # a busy machine
+expect.set_options(timeout=90_000)  # a busy machine
 NEW_PASSWORD = "nine purple ladders hum"
 _LINK = re.compile(r"http://\S+/console/link#\S+")
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+# The first draws pages only, no windows around them: a fourth of the processor time.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 # Of what is refused or cut off on purpose, and of a search that the next letter has replaced.
 _NO_COMPLAINTS = (
@@ -61,19 +70,66 @@ async def window(**context: object) -> AsyncIterator[Page]:
 async def windows(people: int, **context: object) -> AsyncIterator[Sequence[Page]]:
     """A page for each of several people, who share a browser and no cookies."""
     complaints: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
-        )
-        try:
-            yield [await _page(browser, context, complaints) for _ in range(people)]
-        finally:
-            await browser.close()
+    async with _browser() as browser, AsyncExitStack() as stack:
+        pages = []
+        for _ in range(people):
+            made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+            stack.push_async_callback(made.close)
+            pages.append(await _page(made, complaints))
+        yield pages
     assert complaints == [], complaints
 
 
-async def _page(browser: Browser, context: Mapping[str, object], complaints: list[str]) -> Page:
-    made = await browser.new_context(**context)  # type: ignore[arg-type]  # options by name
+@dataclass
+class _Kept:
+    """A browser that outlives the window it was opened for, and what it needs for that."""
+
+    loop: asyncio.AbstractEventLoop
+    stack: AsyncExitStack
+    browser: Browser | None = None
+
+
+_kept: list[_Kept] = []
+
+
+@contextmanager
+def kept_browser(runner: asyncio.Runner) -> Iterator[None]:
+    """All windows of this loop are of one browser: to start it takes longer than most tests."""
+    kept = _Kept(runner.get_loop(), AsyncExitStack())
+    _kept.append(kept)
+    try:
+        yield
+    finally:
+        _kept.remove(kept)
+        runner.run(kept.stack.aclose())
+
+
+@asynccontextmanager
+async def _browser() -> AsyncIterator[Browser]:
+    loop = asyncio.get_running_loop()
+    kept = next((each for each in _kept if each.loop is loop), None)
+    if kept is None:
+        async with AsyncExitStack() as stack:
+            yield await _opened(stack)
+        return
+    if kept.browser is None or not kept.browser.is_connected():
+        before = asyncio.all_tasks()
+        kept.browser = await _opened(kept.stack)
+        LASTING_TASKS.update(asyncio.all_tasks() - before)
+    yield kept.browser
+
+
+async def _opened(stack: AsyncExitStack) -> Browser:
+    """Open a browser that is closed with the stack."""
+    playwright = await stack.enter_async_context(async_playwright())
+    browser = await playwright.chromium.launch(
+        executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
+    )
+    stack.push_async_callback(browser.close)
+    return browser
+
+
+async def _page(made: BrowserContext, complaints: list[str]) -> Page:
     made.set_default_timeout(90_000)  # a busy machine
     page = await made.new_page()
     page.on("pageerror", lambda failure: complaints.append(str(failure)))
@@ -239,8 +295,8 @@ class Execution:
                         raise
 
     async def refused(self, key: str) -> None:
-        """This key opens nothing any more, from a moment within the next second."""
-        async with self.client(key) as client, asyncio.timeout(1):
+        """This key opens nothing any more, from a moment on that services hear of."""
+        async with self.client(key) as client, asyncio.timeout(60):
             with pytest.raises(openai.AuthenticationError):
                 while True:
                     await client.models.list()

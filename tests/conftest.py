@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from enginekit import Vllm
 from hypothesis import settings
+from taskkit import LASTING_TASKS
 
 # How long an example takes says how busy the machine is, nothing of the code.
 settings.register_profile("causerie", deadline=None)
@@ -118,8 +119,8 @@ def tidy(request: pytest.FixtureRequest) -> None:
 async def no_stray_tasks() -> AsyncIterator[None]:
     """Fails where a task outlives the test and its fixtures."""
     yield
-    mine = asyncio.current_task()
-    left = [task for task in asyncio.all_tasks() if task is not mine]
+    lasting = {asyncio.current_task(), *LASTING_TASKS}
+    left = [task for task in asyncio.all_tasks() if task not in lasting]
     if left:  # what was told to end may need a turn of the loop to do so
         _, left_over = await asyncio.wait(left, timeout=2)
         assert not left_over, f"still running: {left_over}"

@@ -184,7 +184,7 @@ def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_ob
     return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
 
 
-async def settled(condition: Any, seconds: float = 5.0) -> None:
+async def settled(condition: Any, seconds: float = 60.0) -> None:
     """Wait until ``condition()`` holds: for what other tasks do on their own."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the library has no event for it

@@ -61,9 +61,7 @@ class Vocabulary:
     special: bool
 
     def matcher(self, grammar: str) -> LLMatcher:
-        matcher = LLMatcher(_tokenizer(self), grammar, log_level=0)
-        assert not matcher.is_error(), matcher.get_error()
-        return matcher
+        return _matcher(self, grammar).deep_copy()
 
     def tokens(self, text: str) -> list[int]:
         ids = dict(self.control)
@@ -97,8 +95,7 @@ class Vocabulary:
         matcher = self.matcher(grammar)
         out: list[int] = []
         while not matcher.is_stopped() and len(out) < 20_000:
-            mask = matcher.compute_bitmask()
-            allowed = [at for at in range(len(mask) * 8) if mask[at // 8] >> at % 8 & 1]
+            allowed = _numbers(matcher.compute_bitmask())
             if not allowed or (_END in allowed and draw.random() < 0.7):
                 break
             token = self._drawn([each for each in allowed if each != _END], out, markers, draw)
@@ -137,6 +134,19 @@ class Vocabulary:
 @lru_cache(maxsize=256)
 def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Bytes(dict(vocabulary.control), vocabulary.special)))
+
+
+@lru_cache(maxsize=32)
+def _matcher(vocabulary: Vocabulary, grammar: str) -> LLMatcher:
+    matcher = LLMatcher(_tokenizer(vocabulary), grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    return matcher
+
+
+@lru_cache(maxsize=4096)
+def _numbers(mask: bytes) -> Sequence[int]:
+    """Return the tokens whose bits are set; inside a text they are mostly the same ones."""
+    return [at for at in range(len(mask) * 8) if mask[at // 8] >> at % 8 & 1]
 
 
 def vocabularies(form: ModelFormat) -> list[tuple[Mapping[str, int], Vocabulary]]:

@@ -14,6 +14,7 @@ from hostedkit import config, office
 from service import Service, serving
 
 _CLIENTS = 8
+_MOST_ENDED = 60
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ def killed(
     project, credential = asyncio.run(_key(folder))
     for number in range(times):
         with serving(folder, config(journal=journal)) as service:
-            asyncio.run(_load(service, credential, seen, chance.uniform(0.05, 0.8)))
+            asyncio.run(_load(service, credential, seen, chance.randint(1, _MOST_ENDED)))
         watch(number + 1)
     with serving(folder, config(journal=journal)):
         pass  # a last start writes what the journal still has
@@ -66,21 +67,23 @@ async def _key(folder: Path) -> tuple[str, str]:
         return opened.project, (await opened.key()).credential
 
 
-async def _load(service: Service, credential: str, seen: Seen, seconds: float) -> None:
-    """Clients at work until the service is killed."""
+async def _load(service: Service, credential: str, seen: Seen, number: int) -> None:
+    """Clients at work until the service is killed, when that many more completions have ended."""
     headers = {"Authorization": f"Bearer {credential}"}
-    async with aiohttp.ClientSession(service.root, headers=headers) as session:
-        clients = [
-            asyncio.create_task(_client(session, seen, plain=number % 2 == 0))
-            for number in range(_CLIENTS)
-        ]
-        await asyncio.sleep(seconds)
+    over = asyncio.Semaphore(0)
+    session = aiohttp.ClientSession(service.root, headers=headers)
+    async with session, asyncio.TaskGroup() as group:
+        for client in range(_CLIENTS):
+            group.create_task(_client(session, seen, over, plain=client % 2 == 0))
+        for _ in range(number):
+            await over.acquire()
         service.process.kill()
         await asyncio.to_thread(service.process.wait)
-        await asyncio.gather(*clients)
 
 
-async def _client(session: aiohttp.ClientSession, seen: Seen, *, plain: bool) -> None:
+async def _client(
+    session: aiohttp.ClientSession, seen: Seen, over: asyncio.Semaphore, *, plain: bool
+) -> None:
     body = {
         "model": "small",
         "messages": [{"role": "user", "content": "a few words to be said again"}],
@@ -94,6 +97,7 @@ async def _client(session: aiohttp.ClientSession, seen: Seen, *, plain: bool) ->
                     raise AssertionError(f"{reply.status}: {whole}")
                 if plain or whole.endswith("data: [DONE]\n\n"):
                     seen.ended.append(reply.headers["x-request-id"])
+                    over.release()
         except (aiohttp.ClientError, ConnectionError):
             seen.broken += 1
             return

@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,6 +18,7 @@ from secrets import token_hex
 import aiohttp
 from hostedkit import SECRET
 from service import SHARED_CORES, free_port
+from starter import Process, started
 from tcpproxy import Streams, TcpProxy
 
 CONFIG = """
@@ -157,7 +156,7 @@ class Member:
         folder.mkdir()
         (folder / "causerie.toml").write_text(text)
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self.port = free_port()
         self.root = f"http://127.0.0.1:{self.port}"
         self.ready = False
@@ -170,17 +169,11 @@ class Member:
                 assert self._process.poll() is None, self.log()
                 await asyncio.sleep(0.05)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> Process:
         file = str(self._folder / "causerie.toml")
-        command = [sys.executable, "-m", "causerie", "serve", "--config", file]
+        variables = {**SHARED_CORES, **os.environ, "NO_COLOR": "1"}
         with (self._folder / "serve.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, "--port", str(self.port)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**SHARED_CORES, **os.environ, "NO_COLOR": "1"},
-            )
+            return started(["serve", "--config", file, "--port", str(self.port)], variables, log)
 
     async def looks_ready(self) -> bool:
         """Ask as an orchestrator would, and note the answer."""

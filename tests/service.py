@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from starter import Process, started
 
 # Threads of the engine that spin would starve on a machine others use too. A benchmark has
 # the machine to itself, and measures what users get.
@@ -26,7 +27,7 @@ class Service:
     """A running service. ``root`` is its address without a path."""
 
     root: str
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     @property
@@ -49,26 +50,22 @@ def serving(
     *,
     ready_seconds: float = 60,
     environment: Mapping[str, str] = SHARED_CORES,
-    program: Sequence[str] = (sys.executable, "-m", "causerie"),
+    program: Sequence[str] | None = None,
     port: int | None = None,
 ) -> Iterator[Service]:
     """``causerie serve`` with this configuration, stopped at the end.
 
     ``environment`` is what the process gets in addition to ours, where ours does not have it;
-    ``program`` is how it is started, and ``port`` is for a configuration that names its own.
+    ``program`` is how it is started, where a fork of what is imported already will not do, and
+    ``port`` is for a configuration that names its own.
     """
     port = port or free_port()
     (folder / "causerie.toml").write_text(config)
     log = folder / "serve.log"
-    command = [*program, "serve", "--port", str(port)]
+    words = ["serve", "--port", str(port), "--config", str(folder / "causerie.toml")]
+    variables = {**environment, **os.environ, "NO_COLOR": "1"}
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*command, "--config", str(folder / "causerie.toml")],
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-            env={**environment, **os.environ, "NO_COLOR": "1"},
-        )
+        process = started(words, variables, out, program)
     service = Service(f"http://127.0.0.1:{port}", process, log)
     try:
         _await_ready(service, time.monotonic() + ready_seconds)

@@ -97,7 +97,7 @@ async def until(keys: KeyCache, shown: str, wanted: type[object]) -> None:
     async def it_is() -> bool:
         return isinstance(await outcome(keys, shown), wanted)
 
-    await eventually(it_is, seconds=20)
+    await eventually(it_is)
 
 
 async def test_a_key_says_who_calls(world: World) -> None:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 from accountkit import PASSWORD, World
+from argon2 import PasswordHasher
 
 from causerie.accounts import totp
 from causerie.accounts.encryption import Cipher
+from causerie.accounts.passwords import NOBODY, Passwords
 from causerie.accounts.people import SYSTEM, User, actor_of
 from causerie.accounts.sessions import NewSession, SessionClient, Stage, form_token, form_token_fits
 from causerie.accounts.users import Users
@@ -60,6 +62,12 @@ async def test_who_may_not_gets_one_answer(world: World) -> None:
             await world.sign_in.with_password(email, password, HOME)
         answers.add(str(caught.value.body()))
     assert len(answers) == 1
+
+
+async def test_nobodys_password_takes_as_long_as_others() -> None:
+    """A hash of other costs would tell who has an account."""
+    assert not PasswordHasher().check_needs_rehash(NOBODY)
+    assert not await Passwords().matches(None, PASSWORD)
 
 
 async def test_a_session_is_another_one_after_signing_in(world: World) -> None:

@@ -72,7 +72,7 @@ def _made(owner: Renderers, source: str) -> Renderer:
 
 async def ended(process: int) -> None:
     """Wait until a process is gone."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for _ in range(10_000):
             try:
                 os.kill(process, 0)

@@ -45,7 +45,7 @@ def client(service: Service, key: str) -> AsyncOpenAI:
 
 async def said(services: Office, key: str, words: str) -> Recording:
     """Return the recording of the request with these words, once it is there; others write it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while True:
             for one in await services.records():
                 found = await _seen(services, one.id) if one.key == key else []
@@ -80,7 +80,7 @@ async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
 
         await say("Before.")
         await services.accounts.recordings.keep(SYSTEM, services.project, 7)
-        async with asyncio.timeout(20):  # the service hears of it within a second
+        async with asyncio.timeout(30):  # the service hears of it within a second
             while not [
                 one for each in await services.records() for one in await _seen(services, each.id)
             ]:

@@ -169,7 +169,7 @@ async def test_a_past_request_is_as_described(place: Place) -> None:
     _, answer = await asyncio.to_thread(
         place.ask, "/chat/completions", {"model": "own/small:free", "messages": MESSAGES}
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while True:
             status, told = await asyncio.to_thread(place.ask, f"/generation?id={answer['id']}")
             if status == 200:

@@ -81,7 +81,7 @@ async def a_moment() -> None:
 
 
 async def until_free(engine: LlamaCppEngine) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while await busy(engine):
             pass
 
@@ -522,7 +522,7 @@ async def test_a_killed_parent_leaves_no_orphan(gguf: Path) -> None:
     asyncio.get_running_loop().add_reader(child, gone.set)
     try:
         parent.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await gone.wait()
         await parent.communicate()
     finally:

@@ -123,7 +123,7 @@ async def gone(pid: int) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(watched, ended.set)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await ended.wait()
     finally:
         loop.remove_reader(watched)
@@ -235,7 +235,7 @@ async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> No
     prompt = await engine.tokenize(["fox"], special=True)
     loop.set_default_executor(only)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             request = TextRequest(prompt, 9, GREEDY, grammar="start: /[a-z]*/", resumed="the")
             *tokens, _ = await run(engine, request)
     finally:
@@ -297,7 +297,7 @@ async def test_long_texts_of_those_who_left_hold_up_nobody(
             await asyncio.sleep(0)
         for task in left:
             task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert await engine.tokenize(["fox"], special=True)
     finally:
         told.set()

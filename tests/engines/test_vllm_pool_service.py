@@ -102,7 +102,7 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
         holder = min(range(3), key=lambda at: len(prompts[at]))  # not the one that was asked
         await published[holder].publish(published[holder].cache.read(max(prompts, key=len)))
         before = len(asked(every[holder].folder))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while len(asked(every[holder].folder)) == before:  # until the event has arrived
                 await service.ask("/v1", "m", messages=messages)
         for _ in range(3):
@@ -165,7 +165,7 @@ async def test_operators_see_each_member(tmp_path: Path) -> None:
             )
         ]
         text = await metrics()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while not all(line in text for line in wanted):
                 await asyncio.sleep(0.02)  # the second one may come later than the first
                 text = await metrics()

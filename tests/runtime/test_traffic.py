@@ -146,7 +146,7 @@ async def test_dense_traffic_is_awaited_awake_and_its_end_is_slept_through() -> 
     assert not shared.awake, "a lone piece tells nothing of the next"
     await _come(shared)
     assert shared.awake
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while shared.awake:
             await _turn()
 

@@ -108,7 +108,7 @@ class Collector:
 
     async def gathered(self, count: int) -> list[Span]:
         """The spans, once there are so many, in the order of their beginnings."""
-        async with asyncio.timeout(20), self.more:
+        async with asyncio.timeout(30), self.more:
             await self.more.wait_for(lambda: len(self.spans) >= count)
         assert len(self.spans) == count
         return sorted(self.spans, key=lambda one: one.sent.start_time_unix_nano)
