@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import (
+    ArrivalSink,
     Batch,
     Event,
     Finished,
@@ -59,6 +60,7 @@ class Answer:
     fingerprint: str = "scripted"
     changes: Sequence[str] = ()
     cache_report: None = None
+    on_arrival: Callable[[ArrivalSink], None] | None = None
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])
@@ -71,13 +73,16 @@ class Answer:
 class Scripted:
     """Says ``script``, an event a batch; what is an exception is raised, at entering where first.
 
-    With a partial it leaves out as many events as that one counts.
+    With a partial it leaves out as many events as that one counts. What goes on is handed on as it
+    arrives where ``arriving``.
     """
 
     script: Sequence[Event | ServiceError]
     able: bool = True
+    arriving: bool = False
     open: int = 0
     asked: list[Partial | None] = field(default_factory=list)
+    sinks: list[ArrivalSink] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def generate(
@@ -98,7 +103,9 @@ class Scripted:
                 raise self.script[0]
             counts = [0]
             start = partial.completion if partial is not None else 0
-            yield Answer(self._events(start, counts), counts)
+            self.sinks.clear()
+            on_arrival = self.sinks.append if self.arriving else None
+            yield Answer(self._events(start, counts), counts, on_arrival=on_arrival)
         finally:
             self.open -= 1
 
@@ -111,6 +118,10 @@ class Scripted:
                 raise step
             if not isinstance(step, Finished):
                 counts[0] += 1
+                if self.sinks:
+                    if not self.sinks[-1]([step]):
+                        self.sinks.clear()
+                    continue
             yield [step]
         yield [Usage(PROMPT, counts[0])]
 

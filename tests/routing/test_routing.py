@@ -218,20 +218,22 @@ async def test_targets_that_stay_keep_what_was_learnt_of_them() -> None:
         assert [(one.name, one.state) for one in way.status()] == [("t0", "up")]
 
 
-async def test_who_takes_slowly_is_waited_for() -> None:
+@pytest.mark.parametrize("arriving", [False, True])
+async def test_who_takes_slowly_is_waited_for(arriving: bool) -> None:
     taken: list[Event] = []
     room = asyncio.Event()
 
     def take(batch: Batch) -> Awaitable[object] | None:
         taken.extend(batch)
-        return None if len(taken) > 1 else room.wait()
+        return None if len(taken) != slow else room.wait()
 
-    way = router(Scripted(REPLY))
+    slow = 2 if arriving else 1
+    way = router(Scripted(REPLY, arriving=arriving))
     async with begun(way.generate(in_turn(1), ASK)) as execution, asyncio.TaskGroup() as group:
         pouring = group.create_task(execution.stream(take))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (taken, pouring.done()) == ([REPLY[0]], False)
+        assert (taken, pouring.done()) == ([*REPLY[:slow]], False)
         room.set()
         await pouring
     assert taken == [*REPLY, Usage(PROMPT, 7)]

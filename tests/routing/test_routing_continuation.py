@@ -49,9 +49,10 @@ def breaks(after: int) -> list[Event | ServiceError]:
     return [*REPLY[:after], BROKEN]
 
 
+@pytest.mark.parametrize("arriving", [False, True])
 @pytest.mark.parametrize("after", range(1, len(REPLY)))
-async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
-    first, second = Scripted(breaks(after)), Scripted(REPLY)
+async def test_a_reply_that_breaks_goes_on_elsewhere(after: int, arriving: bool) -> None:
+    first, second = Scripted(breaks(after), arriving=arriving), Scripted(REPLY, arriving=arriving)
     way = router(first, second)
     async with begun(way.generate(in_turn(2), ASK)) as execution:
         said = await streamed(execution)
@@ -65,9 +66,9 @@ async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
     assert partial.text == written
 
 
-@given(st.lists(st.integers(1, len(REPLY) - 1), min_size=1, max_size=3))
-def test_however_often_it_breaks_the_reply_is_whole(cuts: list[int]) -> None:
-    targets = [Scripted(breaks(cut)) for cut in cuts]
+@given(st.lists(st.tuples(st.integers(1, len(REPLY) - 1), st.booleans()), min_size=1, max_size=3))
+def test_however_often_it_breaks_the_reply_is_whole(cuts: list[tuple[int, bool]]) -> None:
+    targets = [Scripted(breaks(cut), arriving=arriving) for cut, arriving in cuts]
     said = asyncio.run(told(router(*targets, Scripted(REPLY)), len(targets) + 1))
     assert put_together(said) == list(REPLY)
     assert said[-1] == Usage(PROMPT, 7)

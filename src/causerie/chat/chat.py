@@ -69,6 +69,7 @@ class ChatReply:
     trail: Callable[[], Trail | None]
     changes: Sequence[str]
     cache_report: CacheReporter
+    on_arrival: None = None
 
 
 Reserve = Callable[[int, int], AbstractAsyncContextManager[None]]

@@ -6,7 +6,7 @@ client gives up. Writing waits only where the client reads too slowly.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 
 import msgspec
 
@@ -50,6 +50,18 @@ class PlainAnswer:
         exchange.respond(200, body, headers=self._headers)
 
 
+class _Drained:
+    """Awaited, or not: ends when there is room for more of a response, or the client has left."""
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __await__(self) -> Generator[object, None, None]:
+        return self._exchange.drained().__await__()
+
+
 class StreamedAnswer:
     """An answer that is sent as it comes, with a comment where a whole period was silent."""
 
@@ -74,7 +86,7 @@ class StreamedAnswer:
         if told:
             self._silent = False
             if not self._exchange.write(told):
-                return self._exchange.drained()
+                return _Drained(self._exchange)
         return None
 
     def break_off(self, error: ErrorDetails) -> None:

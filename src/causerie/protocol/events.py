@@ -95,3 +95,5 @@ Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches as they come; its result, if any, is awaited before the next batch."""
+ArrivalSink = Callable[[Batch], bool]
+"""Takes a batch in the moment in which it arrives; false: the next one is to be waited for."""

@@ -47,12 +47,10 @@ class EventDecoder:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
+        if (only := self.only(piece)) is not None:
+            return [only]
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
-            # Whole events of one line each, as most senders write them and most pieces hold.
-            line, _, rest = piece.partition(b"\n")
-            if rest == b"\n" and (event := line[6:].removesuffix(b"\r")):
-                self._started = True
-                return [event]
+            # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
@@ -61,6 +59,16 @@ class EventDecoder:
         events = self._lines(piece)
         self._between = not self._rest and not self._data
         return events
+
+    def only(self, piece: bytes) -> bytes | None:
+        """The data of a piece that is one event of one line, as most are; else nothing is fed."""
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
+            if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
+                return None
+            if event := piece[6:-2].removesuffix(b"\r"):
+                self._started = True
+                return event
+        return None
 
     def _lines(self, piece: bytes) -> list[bytes]:
         """The same, line by line. A line that comes in many pieces is put together once."""

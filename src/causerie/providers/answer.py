@@ -103,6 +103,31 @@ class AnswerStart(Struct, eq=False):
                 raise UpstreamFailed("The provider broke its reply off.")
             self.finish = finish
 
+    def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
+        """The event of a piece that has more of the same text, else ``None``: nothing was read."""
+        delta = choice.delta
+        if delta is None or choice.finish_reason or self.finish is not None:
+            return None
+        if delta.tool_calls or delta.refusal or delta.reasoning_details:
+            return None
+        content, reasoning = delta.content, delta.reasoning_content or delta.reasoning
+        if content:
+            if reasoning or not self._plain or content.__class__ is not str:
+                return None
+            return self.more(content, reasoning=False)
+        apart = self.separators is None and self._separator is None  # from the text, by the server
+        if not reasoning or not apart or self.in_text or self.texts:
+            return None
+        return self.more(reasoning, reasoning=True)
+
+    def more(self, text: str, *, reasoning: bool) -> ContentEvent:
+        """The event of more of the text, or of the reasoning, that came last."""
+        if reasoning:
+            self.reasoned += len(text)
+            return ReasoningDelta(text, self.index)
+        self.texts += len(text)
+        return TextDelta(text, (), self.index)
+
     def end(self, events: list[Event]) -> None:
         """End the choice: emit the text that was held back, and the finish reason."""
         if self._held:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
-from causerie.protocol.events import Event, Usage
+from causerie.protocol.events import ContentEvent, Event, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.providers.answer import AnswerStart
 from causerie.providers.calls import ConversationCallIds, new_call_id
+from causerie.providers.chunk_form import ChunkForm
 from causerie.providers.counts import NOTHING_TOLD, Told, counted
 from causerie.providers.dialect import Dialect
 from causerie.providers.halves import Halves
@@ -26,6 +27,7 @@ from causerie.providers.separator import Separators
 from causerie.providers.wire import NoJson, ProviderChoice, ProviderChunk, read_chunk, without_nan
 
 _DONE = b"[DONE]"
+_MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 
 
@@ -48,6 +50,8 @@ class Incoming(Struct, eq=False):
     _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
     _told: Told = NOTHING_TOLD
+    _form: ChunkForm | None = None  # of the chunk that came last
+    _unlike: int = 0  # chunks in a row that had other forms
     _messages: MessagesReader | None = None  # where the server speaks the Messages API
 
     def __post_init__(self) -> None:
@@ -75,6 +79,7 @@ class Incoming(Struct, eq=False):
         """
         if self.ended:
             return
+        self._form = None  # of what may be over now
         answers = self._answers
         messages = self._messages
         read = read_chunk if messages is None else messages.read
@@ -100,6 +105,39 @@ class Incoming(Struct, eq=False):
             if messages is not None and messages.ended and not whole:
                 self._end(events)
                 return
+
+    def goes_on(self, data: bytes) -> ContentEvent | None:
+        """The event of a chunk that has more of the same text, as most have, and that is read then.
+
+        ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
+        """
+        form = self._form
+        if form is not None and (event := form.event(data)) is not None:
+            self._unlike = 0
+            self._pieces += 1
+            return event
+        return None if self._messages is not None else self._decoded(data)
+
+    def _decoded(self, data: bytes) -> ContentEvent | None:
+        try:
+            chunk = read_chunk(data)
+        except (ValueError, RecursionError):
+            return None
+        choices = chunk.choices
+        if choices is None or len(choices) != 1 or chunk.error is not None:
+            return None
+        choice = choices[0]
+        answer = self._answers.get(choice.index)
+        event = None if answer is None else answer.goes_on(choice)
+        if event is None or answer is None or choice.delta is None:
+            return None
+        self._pieces += 1
+        self._note(chunk)
+        self._unlike += 1
+        told = chunk.usage or choice.usage
+        forms = self._unlike < _MOST_UNLIKE and told is None
+        self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
+        return event
 
     def whole(self, body: bytes) -> list[Event]:
         """The events of a plain reply; raises :class:`ServiceError`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from causerie.protocol.estimate import output_estimate, prompt_estimate
-from causerie.protocol.events import Batch, Usage
+from causerie.protocol.events import ArrivalSink, Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.portions import in_portions
 from causerie.protocol.request import ChatRequest
@@ -60,6 +60,10 @@ class ProviderReply(Struct, eq=False):
     @property
     def events(self) -> AsyncIterator[Batch]:
         return self._stream or self
+
+    @property
+    def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
+        return None if self._stream is None else self._stream.on_arrival
 
     @property
     def fingerprint(self) -> str:

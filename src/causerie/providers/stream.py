@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Self
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import Batch, Event
+from causerie.protocol.events import ArrivalSink, Batch, Event
 from causerie.protocol.portions import in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers.incoming import Incoming
@@ -28,11 +29,12 @@ _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 class BufferedBody:
     """A body that is there already, read as one that arrives."""
 
-    __slots__ = ("_body", "due")
+    __slots__ = ("_body", "due", "late", "taker")
 
     def __init__(self, body: bytes) -> None:
         self._body = body
-        self.due = _NEVER  # what is there cannot be late
+        self.due = self.late = _NEVER  # what is there cannot be late
+        self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
         """The body, then ``b""``."""
@@ -55,8 +57,8 @@ class BodyStream:
     """
 
     __slots__ = (
-        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_portions",
-        "_seconds",
+        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_late",
+        "_portions", "_seconds", "_sink",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,8 @@ class BodyStream:
         self._between = between
         self._end = end
         self._seconds = _NEVER  # that the next content may take
+        self._late = _NEVER  # when it has taken too long
+        self._sink: ArrivalSink | None = None
         self._ahead = memoryview(b"")  # what has come and was not read yet
         self._portions: deque[Batch] = deque()  # what was read and not handed on yet
         self._decoder = EventDecoder(_MAX_EVENT_BYTES)
@@ -74,10 +78,16 @@ class BodyStream:
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""
+        self._sink = self._body.taker = None
         if self._incoming.ended:
             await self._body.finish(_CLOSING_SECONDS)
         else:
             self._body.close()
+
+    def on_arrival(self, sink: ArrivalSink) -> None:
+        """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
+        self._sink = sink
+        self._body.taker = self._take
 
     def __aiter__(self) -> Self:
         return self
@@ -91,7 +101,7 @@ class BodyStream:
             await asyncio.sleep(0)  # others have their turn
             return self._portions.popleft()
         body, incoming, decoder = self._body, self._incoming, self._decoder
-        late = monotonic() + self._seconds  # whatever comes that is no content
+        self._late = monotonic() + self._seconds  # whatever comes that is no content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -100,7 +110,7 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._ahead else await body.piece(late)
+                piece = b"" if self._ahead else await body.piece(self._late)
                 if self._ahead or len(piece) > _AT_ONCE:
                     piece = await self._part(piece)
                 if piece and not large:
@@ -114,7 +124,21 @@ class BodyStream:
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._between
                 return self._first_of(events) if large else events
             if incoming.complete:
-                late = min(late, monotonic() + _TAIL_SECONDS)
+                self._late = min(self._late, monotonic() + _TAIL_SECONDS)
+
+    def _take(self, piece: bytes) -> bool:
+        """Hand on a piece that only goes on with a text; of any other nothing is read."""
+        sink, body = self._sink, self._body
+        data = self._decoder.only(piece)
+        if sink is None or data is None or len(data) > LARGE:
+            return False
+        event = self._incoming.goes_on(data)
+        if event is None:
+            return False
+        self._late = body.late = monotonic() + self._between
+        if not sink((event,)):
+            self._sink = body.taker = None
+        return True
 
     async def _part(self, piece: bytes) -> bytes:
         """The next part of a large piece that has come, or of ``piece``, which comes now."""

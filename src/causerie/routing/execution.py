@@ -8,6 +8,7 @@ before or after that event.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Protocol
 
 from msgspec import field
@@ -51,6 +52,7 @@ class Execution(TargetSelector, eq=False):
     _passed: Passed = field(default_factory=Passed)
     _before: Usage = NOTHING  # of those who broke off
     _told: Usage | None = None
+    _full: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
         """Return the attempt that answers, with its first content-bearing event.
@@ -109,24 +111,21 @@ class Execution(TargetSelector, eq=False):
 
         To be called once after each beginning.
         """
-        batches, watch, attempt = self._passed.batches, self.watch, self.attempt
+        attempt = self.attempt
         assert attempt is not None
+        pass_on = partial(self._pass_on, emit)
         batch: Batch = attempt.first
         upcoming = attempt.next
         while True:
             if batch:
-                batches.append(batch)
-                if len(batches) >= MANY:
-                    self._passed.put_together()
                 if isinstance(batch[-1], Usage) and not self.whole:
                     batch = self._ended(attempt, batch, batch[-1])
-                if watch is not None:
-                    watch.see(batch)
-                waiting = emit(batch)
-                if waiting is not None:
-                    await waiting
+                if not pass_on(batch):
+                    await self._taken()
                 if self.whole:
                     return
+            if (on_arrival := attempt.answer.on_arrival) is not None:
+                on_arrival(pass_on)
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
@@ -135,6 +134,25 @@ class Execution(TargetSelector, eq=False):
                 attempt = await self._mended(attempt, failure)
                 forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, attempt.next
+            if self._full is not None:
+                await self._taken()
+
+    def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
+        """Emit a batch; false where the client takes no more now: see :meth:`_taken`."""
+        batches = self._passed.batches
+        batches.append(batch)
+        if len(batches) >= MANY:
+            self._passed.put_together()
+        if self.watch is not None:
+            self.watch.see(batch)
+        self._full = emit(batch)
+        return self._full is None
+
+    async def _taken(self) -> None:
+        """Wait until the client takes more."""
+        full, self._full = self._full, None
+        if full is not None:
+            await full
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
         """Return an attempt that continues the reply; the same one if only its end was missing."""

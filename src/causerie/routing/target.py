@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from causerie.protocol.cache_report import CacheReporter
-from causerie.protocol.events import Batch, Usage
+from causerie.protocol.events import ArrivalSink, Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
 
@@ -21,7 +21,9 @@ class TargetReply(Protocol):
     has come, what gives the next is to be looked up anew. ``usage`` and
     ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
     what was dropped or rewritten for this target. ``cache_report`` gives what its prefix cache
-    had of the prompt, where the target tells that before its first content.
+    had of the prompt, where the target tells that before its first content. ``on_arrival`` takes
+    a sink for batches that arrive while the next one is awaited, until it returns false: whoever
+    awaits is woken by others only. It is ``None`` where every batch is awaited.
     """
 
     @property
@@ -36,6 +38,8 @@ class TargetReply(Protocol):
     def changes(self) -> Sequence[str]: ...
     @property
     def cache_report(self) -> CacheReporter | None: ...
+    @property
+    def on_arrival(self) -> Callable[[ArrivalSink], None] | None: ...
 
 
 class Silence:
@@ -44,6 +48,7 @@ class Silence:
     fingerprint = ""
     changes: Sequence[str] = ()
     cache_report: CacheReporter | None = None
+    on_arrival: Callable[[ArrivalSink], None] | None = None
 
     @property
     def events(self) -> AsyncIterator[Batch]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from time import monotonic
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 _MAX_HELD = 16  # pieces; by then the price of waking is small alongside them
 _LARGE = 16 * 1024  # bytes: such a piece costs more than waking, and is not kept in memory
 
 
 class Traffic:
-    """Reads and writes on the connections of one event loop.
+    """Reads and writes on the connections of the running event loop.
 
     ``busy_poll_seconds`` is the time after the last read or write for which the next read is
     awaited without sleeping, if the last one followed its predecessor as soon; 0 always sleeps.
@@ -30,6 +30,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self.busy_poll_seconds = 0.0
+        # Kept, since to ask which loop runs takes a system call; weakly, since loops have an end.
+        self._loop = ref(asyncio.get_running_loop())
         self._held: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
         self._came = 0  # pieces that were read and are not handled yet
         self._unanswered = 0  # that are being handled; each is thought to have one answer
@@ -83,8 +85,10 @@ class Traffic:
                 transport.write(data)
 
     def _ask_turn(self) -> None:
-        self._turns = True
-        asyncio.get_running_loop().call_soon(self._turn)
+        loop = self._loop()
+        if loop is not None:
+            self._turns = True
+            loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         """Begin a turn: earlier reads are handled, and those of the last turn are from here on."""

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_
 
 from causerie.errors import ServiceError
 from causerie.protocol.cache_report import CacheReporter
-from causerie.protocol.events import Batch, Finished, Usage
+from causerie.protocol.events import ArrivalSink, Batch, Finished, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
 from causerie.routing.target import SILENCE, Target, TargetReply
@@ -89,6 +89,10 @@ class _Attempt:
     @property
     def cache_report(self) -> CacheReporter | None:
         return self._answer.cache_report
+
+    @property
+    def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
+        return self._answer.on_arrival
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()

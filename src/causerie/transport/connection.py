@@ -124,9 +124,11 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         response = self._response
-        # Behind a token of a stream the next one is milliseconds away.
-        streams = response is not None and response.status > 0
-        self._traffic.came(slow=self._near or streams)
+        taker = None if response is None else response.taker
+        if taker is None:
+            # Behind a token of a stream the next one is milliseconds away.
+            streams = response is not None and response.status > 0
+            self._traffic.came(slow=self._near or streams)
         if response is None:
             self.drop()  # nobody asked
             return
@@ -139,8 +141,13 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._break("protocol", "sent what is not HTTP/1.1")
         if self._pieces:
-            response.feed(b"".join(self._pieces))
+            piece = b"".join(self._pieces)
             self._pieces.clear()
+            if taker is not None:
+                if response.takes(piece):
+                    return
+                self._traffic.came(slow=True)
+            response.feed(piece)
         elif not response.status and len(response.opening) > _MAX_HEAD_BYTES:
             self._break("too_large", "sent a head without end")
 
@@ -176,6 +183,8 @@ class ClientConnection(asyncio.Protocol):
         if response is None or not response.status:
             return
         self._response = None
+        if response.taker is not None:
+            self._traffic.came(slow=True)
         response.end(b"".join(self._pieces))
         self._pieces.clear()
         if self._parser.should_keep_alive():

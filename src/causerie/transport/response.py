@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,17 @@ class HttpResponse(Struct, eq=False):
     head: asyncio.Future[bytes]
     """Done when ``status`` and the headers are there."""
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
-    _late: float = _NEVER  # when that has taken too long
     status: int = 0
     """0 until the head is complete."""
     opening: bytes = b""
     """Bytes that arrived until the head was complete."""
+    late: float = _NEVER
+    """When the awaited head or piece has taken too long."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
+    taker: Callable[[bytes], bool] | None = None
+    """Offered a piece that is awaited in the moment in which it arrives; if it returns true, the
+    piece is handled, and whoever awaits one is not woken.
+    """
     _pieces: list[bytes] = []  # that nobody waited for
     _size: int = 0
     _end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
@@ -64,7 +69,7 @@ class HttpResponse(Struct, eq=False):
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
         if not self._end and not self._pieces:
-            self._late = late
+            self.late = late
             self._waiting = piece
             return piece
         if not self._pieces and isinstance(self._end, TransportFailed):
@@ -125,7 +130,11 @@ class HttpResponse(Struct, eq=False):
 
     def is_late(self, now: float) -> bool:
         """Return true if the response, or the awaited piece, is overdue."""
-        return now >= self.due or (now >= self._late and not self._waiting.done())
+        return now >= self.due or (now >= self.late and not self._waiting.done())
+
+    def takes(self, piece: bytes) -> bool:
+        """Return true if the taker has handled a piece that has arrived."""
+        return self.taker is not None and not self._waiting.done() and self.taker(piece)
 
     def feed(self, piece: bytes) -> None:
         """A piece has arrived."""
