@@ -146,6 +146,7 @@ class RecordFilter:
     user: str | None = None
     model: str | None = None
     door: str | None = None
+    tag: str | None = None
     status: int | None = None
     request_id: str | None = None
     failures_only: bool = False

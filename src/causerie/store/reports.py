@@ -221,6 +221,8 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         query = query.where(text("status >= 400"))  # as the index of failures says it
     if filter.request_id is not None:
         query = query.where(table.c.request_id == filter.request_id)
+    if filter.tag is not None:
+        query = query.where(table.c.tag == filter.tag)
     if filter.before is not None:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
