@@ -45,7 +45,10 @@ def test_every_action_has_a_sentence() -> None:
         ("key.create", "ck_1", {"name": "Reports"}, "created the key Reports in Atlas", ""),
         ("user.operator", "usr_2", {"operator": "False"}, "removed the operator role of usr_2", ""),
         ("user.operator", "usr_1", {"by": "user:usr_2"}, "became an operator", ""),
-        ("member.invite", "lnk_1", {"email": "anybody"}, "invited anyone with the link to Atlas", ""),
+        (
+            "member.invite", "lnk_1", {"email": "anybody"},
+            "invited anyone with the link to Atlas", "",
+        ),
         (
             "configuration.change", "alias:a/b", {}, "changed the alias a/b in Atlas",
             "/operator/aliases?find=a%2Fb",

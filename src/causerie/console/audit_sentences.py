@@ -156,9 +156,9 @@ class AuditWords:
     def row(self, entry: AuditEntry) -> AuditRow:
         """Return an entry in words."""
         parts = list(self._parts(entry))
-        if self.whole and entry.project_id and "{project}" not in _sentence(entry):
-            if not entry.action.startswith("project."):
-                parts += [AuditPart(" in "), self._project(entry)]
+        named = "{project}" in _sentence(entry) or entry.action.startswith("project.")
+        if self.whole and entry.project_id and not named:
+            parts += [AuditPart(" in "), self._project(entry)]
         return AuditRow(entry, parts, [*self._changes(entry)])
 
     def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:

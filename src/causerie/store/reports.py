@@ -72,10 +72,12 @@ class SqlUsageReader:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
-    async def used(self, by: By, since: datetime) -> Mapping[str, Used]:
+    async def used(
+        self, by: By, since: datetime, project: str | None = None
+    ) -> Mapping[str, Used]:
         """From a midnight UTC on."""
         async with self._database.reading() as connection:
-            found = await connection.execute(used_query(by, since))
+            found = await connection.execute(used_query(by, since, project))
         return await asyncio.to_thread(_used, found)
 
     async def first_tokens(
@@ -147,13 +149,14 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     return query.group_by(*places)
 
 
-def used_query(by: By, since: datetime) -> Select[Any]:
-    """Cost and last day of each person or project."""
+def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
+    """Cost and last day of each person or project, or of each key of one project."""
     table = usage_daily
     group = table.c[_name(by)]
     latest = func.max(table.c.start, type_=table.c.start.type)
     query = select(group, func.sum(table.c.cost).label("cost"), latest)
-    return query.where(table.c.start >= microseconds(since)).group_by(group)
+    query = query.where(table.c.start >= microseconds(since)).group_by(group)
+    return query if project is None else query.where(table.c.project_id == project)
 
 
 def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
