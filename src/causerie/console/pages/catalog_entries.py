@@ -41,14 +41,7 @@ class CatalogEntryPages(EntryPages):
             "operator/catalog.html",
             page=page_of(models, context.query, _texts, _COLUMNS),
             providers=sorted(providers),
-            lowest=_lowest,
         )
-
-
-def _lowest(entry: EntryView, part: str) -> Decimal | None:
-    """Return the lowest price of its endpoints per 1M tokens; ``None`` without endpoints."""
-    found: list[Mapping[str, Any]] = entry.settings.get("endpoints", [])
-    return min((Decimal(each.get("price", {}).get(part, "0")) for each in found), default=None)
 
 
 def _texts(entry: EntryView) -> Iterator[str]:
