@@ -190,9 +190,7 @@ class UsageReader(Protocol):
         """By start, then by group."""
         ...
 
-    async def used(
-        self, by: By, since: datetime, project: str | None = None
-    ) -> Mapping[str, Used]:
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         """By person, project or key, from a midnight UTC on; without requests, one is not there."""
         ...
 

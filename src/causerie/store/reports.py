@@ -72,9 +72,7 @@ class SqlUsageReader:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
-    async def used(
-        self, by: By, since: datetime, project: str | None = None
-    ) -> Mapping[str, Used]:
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         """From a midnight UTC on."""
         async with self._database.reading() as connection:
             found = await connection.execute(used_query(by, since, project))
