@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterator
 
 from causerie.console.entries import entries_of
 from causerie.console.pages.entry_pages import EntryKindWords, EntryPages
