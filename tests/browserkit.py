@@ -203,7 +203,11 @@ class Execution:
 
     async def open(self, title: str) -> None:
         """Go to a page by the navigation."""
-        await self.page.locator("nav").get_by_role("link", name=title, exact=True).click()
+        link = self.page.locator("nav a").get_by_text(title, exact=True)
+        folded = self.page.locator("nav details:not([open])").filter(has=link)
+        if await folded.count():
+            await folded.locator("summary").click()
+        await link.click()
         await expect(self.page.locator("#main h1")).to_have_text(title)
 
     async def until(self, there: Locator) -> None:

@@ -101,6 +101,7 @@ async def furnished(place: Place, service_view: Broken, team: Team) -> Scene:
     newcomer = await world.person("newcomer", password=PASSWORD)
     key = await _keys(world, team)
     await ranked(world, team)
+    await _tagged(world, team)
     return Scene(
         place,
         service_view,
@@ -149,13 +150,23 @@ async def ranked(world: World, team: Team) -> None:
     """Requests for models of the catalog, so that they have ranks."""
     project = await world.projects.create(SYSTEM, "Public catalog")
     made = []
-    for rank, model in enumerate(("qwen/qwen3-8b", "acme/iris-large", "qwen/qwen3-8b:free"), 1):
+    served = {
+        "qwen/qwen3-8b": "north/Qwen/Qwen3-8B",
+        "acme/iris-large": "north/iris",
+        "qwen/qwen3-8b:free": "causerie/qwen3-8b-here",
+    }
+    for rank, (model, target) in enumerate(served.items(), 1):
         for day in range(0, 40, rank):
             at = int((world.now - timedelta(days=day)).timestamp()) * 1_000_000
             tokens = 90_000 // rank - 700 * day
             made.append(
                 record(
-                    project=project.id, user=team.owner.id, at=at, model=model, completion=tokens
+                    project=project.id,
+                    user=team.owner.id,
+                    at=at,
+                    model=model,
+                    served_by=target,
+                    completion=tokens,
                 )
             )
     await SqlUsage(world.database).append(made)
@@ -173,6 +184,19 @@ def long_list() -> Sequence[dict[str, Any]]:
         }
         for n in range(1, 43)
     ]
+
+
+async def _tagged(world: World, team: Team) -> None:
+    """Requests whose client named a tag."""
+    made = []
+    for rank, tag in enumerate(("checkout", "support-bot", "a/b-test-of-the-spring-2026"), 1):
+        for day in range(0, 28, rank):
+            at = int((world.now - timedelta(days=day, hours=rank)).timestamp()) * 1_000_000
+            cost = Decimal("0.04") / rank
+            made.append(
+                record(project=team.project.id, user=team.owner.id, at=at, tag=tag, cost=cost)
+            )
+    await SqlUsage(world.database).append(made)
 
 
 async def _recorded(world: World, team: Team, user: User) -> str:
@@ -219,6 +243,7 @@ def outside() -> Mapping[str, Go]:
         "catalog-provider": at("/providers/north"),
         "rankings": at("/rankings?period=month"),
         "public-chat": at("/catalog/qwen/qwen3-8b:free/chat"),
+        "rankings-providers": at("/rankings?period=month&by=provider"),
         "catalog-compare": at("/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large"),
     }
 
@@ -255,6 +280,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "catalog-inside": "/catalog",
         "usage": f"{base}/usage?range=30d",
         "usage-people": f"{base}/usage?range=30d&by=user&metric=tokens",
+        "usage-tags": f"{base}/usage?range=30d&by=tag",
         "usage-empty": f"{bare}/usage",
         "activity": f"{base}/activity?range=30d",
         "activity-empty": f"{bare}/activity",

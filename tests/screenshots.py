@@ -22,14 +22,15 @@ from configurekit import added, configure, listing
 from consolekit import console_of
 from frontkit import front
 from marketkit import small_market
-from operationskit import alerted, lived, market, provider
+from operationskit import Market, alerted, lived, market, provider
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, at, furnished, inside, long_list, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from causerie.accounts.people import User
+from causerie.accounts.people import SYSTEM, User
 from causerie.console.public_chat import PublicChatOptions
 from causerie.console.request_context import PREFIX
+from causerie.operations.configuring import EntryWish
 from causerie.probe.asker import ProbeBounds
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
@@ -131,6 +132,7 @@ async def _scene() -> AsyncIterator[Scene]:
                 await alerted(seen_to)
                 await configure(seen_to)
                 gallery.models = long_list()
+                await _changed(seen_to)
                 await added(seen_to, "provider", name="gallery", base_url=gallery.base_url)
                 service_view.operations, service_view.file = seen_to.services, seen_to.file
                 chat = PublicChatOptions(frozenset({"qwen/qwen3-8b:free"}))
@@ -141,6 +143,15 @@ async def _scene() -> AsyncIterator[Scene]:
         finally:
             over.set()
             await database.close()
+
+
+async def _changed(made: Market) -> None:
+    """More of the configuration, and what was changed of it."""
+    await added(made, "model", id="small-here", ref="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M")
+    paid = {"id": "paid", "targets": [{"provider": "north", "model": "m"}]}
+    entry = await added(made, "alias", **paid, price={"prompt": "0.2", "completion": "0.6"})
+    wish = EntryWish(settings={**paid, "price": {"prompt": "0.25", "completion": "0.75"}})
+    await made.services.configuration.change(SYSTEM, entry.id, wish)
 
 
 async def main(to: Path, wanted: Collection[str]) -> None:

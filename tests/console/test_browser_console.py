@@ -50,6 +50,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     await page.fill("[name=password]", NEW)
     await page.click("text=Create account")
 
+    await page.click("nav summary >> text=People")
     await page.click("nav >> text=Projects")
     await page.locator(".page-head").get_by_text("Create project").click()
     await page.fill("dialog [name=name]", "Atlas")

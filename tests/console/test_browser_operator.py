@@ -19,10 +19,9 @@ PATHS = (
         "alerts/channels/new?kind=webhook",
         "aliases",
         "catalog",
-        "doors",
         "models",
-        "providers",
     ),
+    *("providers?model=pool", "users", "audit?kind=alias"),
     *("providers/north", "providers/west/models", "providers/west/publish?margin=20"),
 )
 
@@ -52,14 +51,41 @@ async def test_everybody_can_use_them_on_every_width(bench: tuple[Place, Listing
             await page.goto(f"{root}/operator/{path}")
             assert await moved(page) < UNSEEN, path
             assert await _wider(page) <= 0, path
+            await page.set_viewport_size({"width": 1440, "height": 720})
+            assert await _hidden_navigation(page) <= 0, path
             await page.set_viewport_size({"width": 390, "height": 844})
             assert await _wider(page) <= 0, path
             assert await findings(page) == [], path
+            if path.startswith("audit"):
+                await _filtered(page)
         await _sorted(page)
 
 
 async def _wider(page: Page) -> int:
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+async def _hidden_navigation(page: Page) -> int:
+    """Pixels of the navigation that are out of sight."""
+    return int(
+        await page.locator(".sidebar").evaluate("each => each.scrollHeight - each.clientHeight")
+    )
+
+
+async def _filtered(page: Page) -> None:
+    """Filters are a sheet behind a button, for the keyboard too, and the page has them back."""
+    button, form = page.locator("[data-filters-open]"), page.locator("form.filters")
+    await expect(button).to_have_text("Filters1 in force")
+    await expect(form).to_be_hidden()
+    await button.press("Enter")
+    assert await findings(page) == []
+    await page.keyboard.press("Escape")
+    await expect(button).to_be_focused()
+    await button.press("Enter")
+    await form.get_by_label("About").select_option("provider")
+    await form.get_by_role("button", name="Filter").press("Enter")
+    await expect(page.locator(".audit-change p").first).to_have_text("created the provider west")
+    assert await page.locator("dialog[open]").count() == 0
 
 
 async def _sorted(page: Page) -> None:

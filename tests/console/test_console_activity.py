@@ -46,6 +46,7 @@ async def test_pages_show_every_request_once(shop: Place, team: Team) -> None:
         ("failures=yes", lambda each: each.status >= 400),
         ("failures=yes&model=small", lambda each: each.status >= 400 and each.model == "small"),
         ("request_id=req-0007", lambda each: each.request_id == "req-0007"),
+        ("tag=checkout", lambda each: each.tag == "checkout"),
         ("request_id=%27+OR+1%3D1+--", lambda each: False),
         ("model=%25", lambda each: False),
     ],

@@ -187,14 +187,21 @@ async def test_a_project_is_made_renamed_archived_and_restored(place: Place) -> 
     assert "none of its keys work" in (await visitor.get(f"{base}/keys")).text
     assert (await visitor.post(f"{base}/restore")).status == 303
     log = await visitor.get(f"{base}/audit")
-    assert re.findall(r"project\.\w+", log.text) == [
+    assert re.findall(r"<code>(project\.\w+)", log.text) == [
         "project.restore",
         "project.archive",
         "project.rename",
         "project.create",
     ]
+    assert re.search(r"renamed the project <a [^>]+>Borealis</a>", log.text)
+    assert re.search(r"<del>Atlas</del>.+<ins>Borealis</ins>", log.text)
     only = await visitor.get(f"{base}/audit?action=project.rename")
-    assert re.findall(r"<code class=.small nowrap.>project\.(\w+)", only.text) == ["rename"]
+    assert re.findall(r"<code>project\.(\w+)</code></a></td>", only.text) == ["rename"]
+    assert "No entry matches" in (await visitor.get(f"{base}/audit?kind=key")).text
+    by_nobody = await visitor.get(f"{base}/audit?actor=system:cli")
+    assert "No entry matches" in by_nobody.text
+    assert '<option value="system:cli" selected>command line' in by_nobody.text
+    assert (await visitor.get(f"{base}/audit?kind=colour")).status == 400
 
 
 async def test_the_log_is_read_page_by_page(place: Place) -> None:
@@ -205,7 +212,7 @@ async def test_the_log_is_read_page_by_page(place: Place) -> None:
     seen, path = 0, "/operator/audit?action=user.invite"
     while path:
         page = await visitor.get(path)
-        seen += len(re.findall(r"lnk_\w+", page.text))
+        seen += len(re.findall(r'title="user.invite lnk_\w+"', page.text))
         older = re.search(r'href="/console(/operator/audit\?[^"]+)">Older', page.text)
         path = older[1].replace("&amp;", "&") if older else ""
     assert seen == 120

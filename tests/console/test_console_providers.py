@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ async def test_providers_and_what_they_can_do(shown: Bench) -> None:
     for word in ("north", "south", "north/m", NOWHERE, "at most 8 concurrent", "a/m · $0.4 / $1.2"):
         assert word in page.text
     side_by_side = await shown.operator.get("/operator/providers?model=pool")
-    assert "<code>logprobs</code>" in side_by_side.text
+    assert "south/m</a> was not measured, so every parameter is allowed" in side_by_side.text
+    assert re.search(r'<li class="chip"[^>]*>logprobs</li>', side_by_side.text)
     for mark in ("✓</span> yes", "✕</span> no", "?</span> unclear", "–</span> unknown"):
         assert mark in side_by_side.text
     assert "accepted without effect" in side_by_side.text  # the legend

@@ -95,6 +95,8 @@ async def test_programs_are_told_apart(services: Office, projects: tuple[Project
     [head, row] = (await services.ask(manager, asked)).body.decode().splitlines()
     assert head.startswith("start,tag,user,requests")
     assert row.startswith(",night,usr_t,1,")
+    found = (await services.ask(manager, "/requests?tag=night")).json()["data"]
+    assert [each["tag"] for each in found] == ["night"]
     assert (await services.ask(manager, "/requests?limit=1&user=usr_t")).json()["data"][0][
         "tag"
     ] == "night"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
+from causerie.accounts.audit import CONFIGURATION, difference
 from causerie.accounts.audit import entry as audited
 from causerie.accounts.authorization import Clock, no_such, require
 from causerie.accounts.entry import CHANGED, EntryDraft, StoredEntry
@@ -13,6 +15,9 @@ from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore, Repositories, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
+
+_MOST_VALUES = 20
+_PRICES = ("price", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +109,20 @@ class Entries:
             if not await repositories.entries.change(after, before.version):
                 raise meanwhile()
             done = _switched(before, after) or "change"
-            await self._noted(repositories, actor, done, after, what=_told(before, after))
+            told = {"what": _told(before, after), **_numbers(before.body, after.body)}
+            await self._noted(repositories, actor, done, after, told)
         elif after is not None:
             try:
                 await repositories.entries.add(after)
             except Taken as failure:
                 words = f"There is an entry of {after.kind} {after.name} already."
                 raise InvalidRequest(words, code="taken", status=409) from failure
-            await self._noted(repositories, actor, "create", after, what=_told(None, after))
+            told = {"what": _told(None, after)}
+            await self._noted(repositories, actor, "create", after, told)
         elif before is not None:
             if not await repositories.entries.remove(before.id):
                 raise no_such("entry")
-            await self._noted(repositories, actor, "delete", before)
+            await self._noted(repositories, actor, "delete", before, {})
 
     async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
         """Write down that a provider was tried."""
@@ -130,11 +137,11 @@ class Entries:
         actor: Actor,
         action: str,
         entry: StoredEntry,
-        **details: str,
+        details: Mapping[str, str],
     ) -> None:
         now = self._clock()
-        noted = audited(now, actor, f"configuration.{action}", entry.label, **details)
-        await repositories.audit.add(noted)
+        noted = audited(now, actor, f"{CONFIGURATION}{action}", entry.label)
+        await repositories.audit.add(replace(noted, details=details))
         await repositories.keys.announce(CHANGED, now)
 
 
@@ -153,6 +160,44 @@ def _switched(before: StoredEntry, after: StoredEntry) -> str:
 
 def _told(before: StoredEntry | None, after: StoredEntry) -> str:
     return ", ".join(changed_settings(before, after))[:500] or "none"
+
+
+def _numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers and switches that a change touches, with both values.
+
+    Other values may be secret, in a header or an address.
+    """
+    before, after = _leaves(was), _leaves(now)
+    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return {
+        name: difference(before.get(name, "default"), after.get(name, "default"))
+        for name in changed[:_MOST_VALUES]
+    }
+
+
+def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
+    """Return the numbers and switches of a body by their path, as text; amounts are text there."""
+    found: dict[str, str] = {}
+    for name, value in body.items():
+        path = under + name
+        if isinstance(value, bool):
+            found[path] = "yes" if value else "no"
+        elif isinstance(value, int | float) or (money and isinstance(value, str)):
+            found[path] = str(value)
+        else:
+            for key, part in _parts(value):
+                found |= _leaves(part, f"{path}{key}.", money=name in _PRICES)
+    return found
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the tables in a value: itself, or those of a list, told apart by what they are of."""
+    if isinstance(value, Mapping):
+        yield "", value
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(value, 1):
+            if isinstance(each, Mapping):
+                yield f".{each.get('provider') or each.get('id') or number}", each
 
 
 def changed_settings(before: StoredEntry | None, after: StoredEntry) -> Sequence[str]:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import structlog
 
-from causerie.accounts.audit import entry
+from causerie.accounts.audit import difference, entry
 from causerie.accounts.authorization import Clock
 from causerie.accounts.derivation import withdraw_links, withdraw_open
 from causerie.accounts.people import Actor, Membership, Role, User
@@ -123,7 +123,9 @@ async def _set_memberships(
             continue
         verb = _verb(before, grant)
         group = claims.mark(grant) if grant is not None else held[project_id].from_group
-        role = {"role": grant.role} if grant is not None else {}
+        role = {}
+        if grant is not None:
+            role["role"] = difference(before.role, grant.role) if before else str(grant.role)
         await repositories.audit.add(
             entry(now, claims.actor, verb, user.id, project_id, group=group, **role)
         )

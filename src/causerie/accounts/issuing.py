@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import UNSET, UnsetType
 
-from causerie.accounts.audit import entry
+from causerie.accounts.audit import difference, entry
 from causerie.accounts.authorization import Clock, no_such, require, visible_project
 from causerie.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.accounts.derivation import handed_over
@@ -269,7 +269,7 @@ def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
         "models": (_set(before.models), _set(after.models)),
         "bounds": (before.bounds.words(), after.bounds.words()),
     }
-    return {name: f"{old} -> {new}" for name, (old, new) in words.items() if old != new}
+    return {name: difference(old, new) for name, (old, new) in words.items() if old != new}
 
 
 def _set(names: frozenset[str] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from causerie.accounts.audit import entry
+from causerie.accounts.audit import difference, entry
 from causerie.accounts.authorization import Clock, no_such, require
 from causerie.accounts.bounds import Budget, LimitsAndBudgets, Unit
 from causerie.accounts.people import Actor, User
@@ -38,11 +38,12 @@ class PersonBounds:
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.BOUNDS_SET)
             await _person(repositories, user_id)
-            await repositories.keys.set_bounds(f"user:{user_id}", bounds)
-            await repositories.keys.announce(f"user:{user_id}", now)
-            await repositories.audit.add(
-                entry(now, actor, "user.bounds", user_id, bounds=bounds.words())
-            )
+            owner = f"user:{user_id}"
+            before = await repositories.keys.bounds(owner)
+            await repositories.keys.set_bounds(owner, bounds)
+            await repositories.keys.announce(owner, now)
+            words = difference(before.words(), bounds.words())
+            await repositories.audit.add(entry(now, actor, "user.bounds", user_id, bounds=words))
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         """Return the state of a person's budgets."""

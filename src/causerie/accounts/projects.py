@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from causerie.accounts.audit import AuditEntry, AuditFilter, entry
+from causerie.accounts.audit import AuditEntry, AuditFilter, difference, entry
 from causerie.accounts.authorization import Clock, no_such, require, visible_project
 from causerie.accounts.bounds import LimitsAndBudgets
 from causerie.accounts.credit import bounded
@@ -106,7 +106,8 @@ class Projects:
             changed = replace(project, name=tidy_name(name))
             await repositories.projects.change(changed)
             await self._note(
-                repositories, actor, "project.rename", project.id, project, name=changed.name
+                *(repositories, actor, "project.rename", project.id, project),
+                name=difference(project.name, changed.name),
             )
         return changed
 
@@ -126,10 +127,13 @@ class Projects:
         bounds.check()
         async with self._store.writing() as repositories:
             project = await visible_project(repositories, actor, project_id, Action.BOUNDS_SET)
-            await repositories.keys.set_bounds(f"project:{project.id}", bounds)
-            await repositories.keys.announce(f"project:{project.id}", self._clock())
+            owner = f"project:{project.id}"
+            before = await repositories.keys.bounds(owner)
+            await repositories.keys.set_bounds(owner, bounds)
+            await repositories.keys.announce(owner, self._clock())
             await self._note(
-                repositories, actor, "project.bounds", project.id, project, bounds=bounds.words()
+                *(repositories, actor, "project.bounds", project.id, project),
+                bounds=difference(before.words(), bounds.words()),
             )
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
@@ -194,7 +198,10 @@ class Projects:
             links = await withdraw_links(repositories, user_id, now)
             keys = await repositories.keys.derived(user_id, project_id)
             await repositories.keys.announce(f"user:{user_id}", now)
-            await self._note(repositories, actor, "member.change", user_id, project, role=role)
+            await self._note(
+                *(repositories, actor, "member.change", user_id, project),
+                role=difference(before.role, role),
+            )
         stopped = worked - working(keys, now)
         return Narrowed(tuple(key for key in keys if key.id in stopped), (), links)
 

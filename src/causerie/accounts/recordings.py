@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
-from causerie.accounts.audit import entry
+from causerie.accounts.audit import difference, entry
 from causerie.accounts.authorization import Clock, no_such, reach, require, visible_project
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore
@@ -41,14 +41,14 @@ class Recordings:
             )
         now = self._clock()
         async with self._store.writing() as repositories:
-            await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
+            project = await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
             await repositories.projects.set_recording(project_id, days)
             if days is None:
                 await repositories.recordings.forget(project_id)
             else:
                 await repositories.recordings.shorten(project_id, timedelta(days=days))
             await repositories.keys.announce(f"project:{project_id}", now)
-            said = "off" if days is None else str(days)
+            said = difference(project.recording_days or "off", days or "off")
             await repositories.audit.add(
                 entry(now, actor, "project.recording", project_id, project_id, days=said)
             )

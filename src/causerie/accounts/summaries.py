@@ -79,6 +79,11 @@ class Summaries:
             for of in (used.get(each.id, _UNUSED),)
         ]
 
+    async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
+        """What each key of a project has cost in 30 days; those without requests are not there."""
+        used = await self._used(actor, By.KEY, project_id)
+        return {key: each.cost for key, each in used.items()}
+
     async def spending(
         self, actor: Actor, projects: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
@@ -105,9 +110,11 @@ class Summaries:
             bounds = await repositories.keys.bounds_of(tuple(owners.values()))
         return {id: bounds[owner].budgets for id, owner in owners.items()}
 
-    async def _used(self, actor: Actor, by: By) -> Mapping[str, Used]:
+    async def _used(
+        self, actor: Actor, by: By, project_id: str | None = None
+    ) -> Mapping[str, Used]:
         midnight = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return await self._usage.used(actor, by, midnight - timedelta(days=DAYS - 1))
+        return await self._usage.used(actor, by, midnight - timedelta(days=DAYS - 1), project_id)
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:

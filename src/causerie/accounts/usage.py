@@ -146,6 +146,7 @@ class RecordFilter:
     user: str | None = None
     model: str | None = None
     door: str | None = None
+    tag: str | None = None
     status: int | None = None
     request_id: str | None = None
     failures_only: bool = False
@@ -189,8 +190,8 @@ class UsageReader(Protocol):
         """By start, then by group."""
         ...
 
-    async def used(self, by: By, since: datetime) -> Mapping[str, Used]:
-        """By person or project, from a midnight UTC on; those without requests are not there."""
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
+        """By person, project or key, from a midnight UTC on; without requests, one is not there."""
         ...
 
     async def first_tokens(
@@ -245,10 +246,16 @@ class UsageReports:
         question.check()
         return await self._reader.sums(question)
 
-    async def used(self, actor: Actor, by: By, since: datetime) -> Mapping[str, Used]:
-        """Cost and last day of all people or projects with requests, from a midnight UTC on."""
-        await self._may(actor, None, Action.SERVICE_SEE)
-        return await self._reader.used(by, since)
+    async def used(
+        self, actor: Actor, by: By, since: datetime, project_id: str | None = None
+    ) -> Mapping[str, Used]:
+        """Cost and last day of all people or projects with requests, from a midnight UTC on.
+
+        Of one project, that of its keys.
+        """
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        return await self._reader.used(by, since, project_id)
 
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: UsageQuery

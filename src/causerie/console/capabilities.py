@@ -1,10 +1,13 @@
-"""Parameters of models side by side: those that tell them apart first, the others by answer."""
+"""Parameters of models side by side: those that tell them apart first, the others by answer.
+
+Models of which nothing was measured are set aside: they would differ from all others everywhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from causerie.operations.matrix import Cell
 
@@ -18,24 +21,32 @@ class CapabilityColumn(Protocol):
     def cells(self) -> Mapping[str, Cell]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedMatrix:
-    """``differing`` parameters need a row each; ``alike`` are equal for all, by answer."""
+Column = TypeVar("Column", bound=CapabilityColumn)
 
+
+@dataclass(frozen=True, slots=True)
+class FoldedMatrix(Generic[Column]):
+    """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
+
+    measured: Sequence[Column]
+    unmeasured: Sequence[Column]
     differing: Sequence[str]
     alike: Sequence[tuple[str, Sequence[str]]]
 
 
 def folded(
-    columns: Sequence[CapabilityColumn], groups: Sequence[tuple[str, Sequence[str]]]
-) -> FoldedMatrix:
+    columns: Sequence[Column], groups: Sequence[tuple[str, Sequence[str]]]
+) -> FoldedMatrix[Column]:
     """Fold a matrix; parameters keep the order of their groups."""
+    unmeasured = [each for each in columns if {c.mark for c in each.cells.values()} == {"unknown"}]
+    measured = [each for each in columns if each not in unmeasured]
     differing: list[str] = []
     alike: dict[str, list[str]] = {mark: [] for mark in _ORDER}
     for name in (name for _, names in groups for name in names):
-        marks = {column.cells[name].mark for column in columns}
+        marks = {column.cells[name].mark for column in measured}
         if len(marks) == 1:
             alike[marks.pop()].append(name)
         elif marks:
             differing.append(name)
-    return FoldedMatrix(differing, [(mark, names) for mark, names in alike.items() if names])
+    folded_away = [(mark, names) for mark, names in alike.items() if names]
+    return FoldedMatrix(measured, unmeasured, differing, folded_away)

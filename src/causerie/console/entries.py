@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -37,6 +38,19 @@ def named(
         if (each.kind, each.name, each.locked) == (kind, name, locked):
             return each
     return None
+
+
+def lowest_price(entry: EntryView, part: str) -> Decimal | None:
+    """Return the price of an entry, or the lowest of its endpoints, per 1M tokens.
+
+    ``None`` if it has no endpoints, or a price that is none.
+    """
+    catalog = entry.kind == "catalog_model"
+    priced = entry.settings.get("endpoints", ()) if catalog else (entry.settings,)
+    try:
+        return min((Decimal(each.get("price", {}).get(part, "0")) for each in priced), default=None)
+    except (AttributeError, InvalidOperation, TypeError):  # what is left out may hold anything
+        return None
 
 
 def picked_model(text: str) -> ListedModel:

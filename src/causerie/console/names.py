@@ -14,6 +14,7 @@ _NONE = {
     By.USER: "no user",
     By.PROJECT: "no project",
     By.APP: "not named",
+    By.TAG: "no tag",
 }
 
 

@@ -12,12 +12,13 @@ from causerie.accounts.people import Project
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
     """A place in the navigation. ``pattern`` is its path; ``group`` names who it is for:
-    ``nobody`` is in no project."""
+    ``nobody`` is in no project. Entries of operators have the title of a section that folds."""
 
     title: str
     pattern: str
     icon: str
     group: str = "project"
+    section: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,20 @@ class NavigationLink:
 
 @dataclass(frozen=True, slots=True)
 class NavigationSection:
-    """Entries under one title."""
+    """Entries under one title; one that folds has an icon."""
 
     title: str
     links: Sequence[NavigationLink]
+    icon: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Return whether one of its pages is open."""
+        return any(link.here for link in self.links)
 
 
+_SECTIONS = {"Service": "pulse", "Models": "cube", "People": "people", "Reports": "chart"}
+"""Sections of operators, with their icons."""
 ENTRIES = (
     NavigationEntry("Overview", "/projects/{project}/overview", "home"),
     NavigationEntry("Playground", "/projects/{project}/playground", "chat"),
@@ -47,20 +56,20 @@ ENTRIES = (
     NavigationEntry("Usage", "/projects/{project}/usage", "chart"),
     NavigationEntry("Activity", "/projects/{project}/activity", "list"),
     NavigationEntry("Project", "/projects/{project}", "folder"),
-    NavigationEntry("Health", "/operator", "pulse", "operator"),
-    NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
-    NavigationEntry("Aliases", "/operator/aliases", "tag", "operator"),
-    NavigationEntry("Own models", "/operator/models", "cube", "operator"),
-    NavigationEntry("Doors", "/operator/doors", "key", "operator"),
-    NavigationEntry("Catalog models", "/operator/catalog", "cube", "operator"),
-    NavigationEntry("Rankings", "/rankings", "up", "operator"),
-    NavigationEntry("Routing", "/operator/explain", "route", "operator"),
-    NavigationEntry("Alerts", "/operator/alerts", "bell", "operator"),
-    NavigationEntry("Users", "/operator/users", "people", "operator"),
-    NavigationEntry("Projects", "/operator/projects", "folders", "operator"),
-    NavigationEntry("All usage", "/operator/usage", "chart", "operator"),
-    NavigationEntry("All activity", "/operator/activity", "list", "operator"),
-    NavigationEntry("Audit log", "/operator/audit", "shield", "operator"),
+    NavigationEntry("Health", "/operator", "pulse", "operator", "Service"),
+    NavigationEntry("Doors", "/operator/doors", "key", "operator", "Service"),
+    NavigationEntry("Routing", "/operator/explain", "route", "operator", "Service"),
+    NavigationEntry("Alerts", "/operator/alerts", "bell", "operator", "Service"),
+    NavigationEntry("Providers", "/operator/providers", "plug", "operator", "Models"),
+    NavigationEntry("Aliases", "/operator/aliases", "tag", "operator", "Models"),
+    NavigationEntry("Own models", "/operator/models", "cube", "operator", "Models"),
+    NavigationEntry("Catalog models", "/operator/catalog", "cube", "operator", "Models"),
+    NavigationEntry("Users", "/operator/users", "people", "operator", "People"),
+    NavigationEntry("Projects", "/operator/projects", "folders", "operator", "People"),
+    NavigationEntry("All usage", "/operator/usage", "chart", "operator", "Reports"),
+    NavigationEntry("All activity", "/operator/activity", "list", "operator", "Reports"),
+    NavigationEntry("Rankings", "/rankings", "up", "operator", "Reports"),
+    NavigationEntry("Audit log", "/operator/audit", "shield", "operator", "Reports"),
 )
 
 
@@ -77,17 +86,15 @@ def sections(
         if entry.group == "nobody" and project is not None:
             continue
         target = entry.pattern.replace("{project}", quote(project.id) if project else "")
-        groups.setdefault("project" if entry.group == "nobody" else entry.group, []).append(
-            (entry, target)
-        )
+        groups.setdefault(entry.section, []).append((entry, target))
     here = _longest([target for group in groups.values() for _, target in group], path)
-    titles = {"project": "", "operator": "Operator"}
     return [
         NavigationSection(
-            titles[name],
+            title,
             [NavigationLink(each.title, to, each.icon, to == here) for each, to in found],
+            _SECTIONS.get(title, ""),
         )
-        for name, found in groups.items()
+        for title, found in groups.items()
     ]
 
 

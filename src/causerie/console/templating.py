@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from causerie.accounts.money import exact, rounded
 from causerie.console.branding import Branding
 from causerie.console.capabilities import folded
+from causerie.console.entries import lowest_price
 from causerie.console.logos import Logos, initials
 from causerie.console.statics import Statics
 
@@ -70,6 +71,7 @@ def environment(
         "dayhour": dayhour,
         "stamp": stamp,
     }
+    made.globals |= {"lowest_price": lowest_price}
     made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
     made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
     return made

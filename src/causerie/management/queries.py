@@ -104,6 +104,7 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
+    tag: Annotated[str, Meta(max_length=256, description="The header `X-Tag` of the client.")] = ""
     failures: Annotated[Flag, Meta(description="Only requests with a status of 400 or above.")] = (
         "false"
     )

@@ -152,6 +152,7 @@ class UsageOperations:
             until=until,
             status=None if query.status is UNSET else query.status,
             request_id=query.request_id or None,
+            tag=query.tag or None,
             failures_only=query.failures == "true",
             before=before,
             limit=query.limit,

@@ -72,10 +72,10 @@ class SqlUsageReader:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
-    async def used(self, by: By, since: datetime) -> Mapping[str, Used]:
+    async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         """From a midnight UTC on."""
         async with self._database.reading() as connection:
-            found = await connection.execute(used_query(by, since))
+            found = await connection.execute(used_query(by, since, project))
         return await asyncio.to_thread(_used, found)
 
     async def first_tokens(
@@ -147,13 +147,14 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     return query.group_by(*places)
 
 
-def used_query(by: By, since: datetime) -> Select[Any]:
-    """Cost and last day of each person or project."""
+def used_query(by: By, since: datetime, project: str | None = None) -> Select[Any]:
+    """Cost and last day of each person or project, or of each key of one project."""
     table = usage_daily
     group = table.c[_name(by)]
     latest = func.max(table.c.start, type_=table.c.start.type)
     query = select(group, func.sum(table.c.cost).label("cost"), latest)
-    return query.where(table.c.start >= microseconds(since)).group_by(group)
+    query = query.where(table.c.start >= microseconds(since)).group_by(group)
+    return query if project is None else query.where(table.c.project_id == project)
 
 
 def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
@@ -221,6 +222,8 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         query = query.where(text("status >= 400"))  # as the index of failures says it
     if filter.request_id is not None:
         query = query.where(table.c.request_id == filter.request_id)
+    if filter.tag is not None:
+        query = query.where(table.c.tag == filter.tag)
     if filter.before is not None:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))

@@ -23,7 +23,7 @@ from causerie.metering.ledger import UsageRecord
 PAGE = 50
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
-_FIELDS = ("model", "key", "user", "status", "request_id", "text")
+_FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ async def _page(context: RequestContext, project: str | None) -> None:
         lengths=LENGTHS,
         given=given,
         failures=wanted.failures_only,
-        filtered=any(given.values()) or wanted.failures_only,
+        in_force=sum(map(bool, given.values())) + wanted.failures_only,
         keys=keys.known,
         people=users.known,
         searched=len(looked) if given["text"] and project else 0,
@@ -147,6 +147,7 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         key=query.get("key") or None,
         user=query.get("user") or None,
         model=query.get("model") or None,
+        tag=query.get("tag") or None,
         status=_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",

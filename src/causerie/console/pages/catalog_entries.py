@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterator
 
 from causerie.console.entries import entries_of
 from causerie.console.pages.entry_pages import EntryKindWords, EntryPages
@@ -41,14 +39,7 @@ class CatalogEntryPages(EntryPages):
             "operator/catalog.html",
             page=page_of(models, context.query, _texts, _COLUMNS),
             providers=sorted(providers),
-            lowest=_lowest,
         )
-
-
-def _lowest(entry: EntryView, part: str) -> Decimal | None:
-    """Return the lowest price of its endpoints per 1M tokens; ``None`` without endpoints."""
-    found: list[Mapping[str, Any]] = entry.settings.get("endpoints", [])
-    return min((Decimal(each.get("price", {}).get(part, "0")) for each in found), default=None)
 
 
 def _texts(entry: EntryView) -> Iterator[str]:

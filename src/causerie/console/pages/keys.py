@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,7 @@ from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.rights import Action
 from causerie.accounts.spending import SpendingReader
+from causerie.accounts.summaries import DAYS
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.pages.project import heirs
@@ -38,6 +40,7 @@ class KeysPages:
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
         last_used = await context.accounts.usage.last_used(context.actor, project_id)
+        costs = await context.accounts.summaries.costs_of_keys(context.actor, project_id)
         page = page_of(
             keys,
             context.query,
@@ -45,7 +48,9 @@ class KeysPages:
             {
                 "name": lambda key: key.name.casefold(),
                 "state": lambda key: key.state(now),
+                "cost": lambda key: costs.get(key.id, Decimal(0)),
                 "used": lambda key: last_used.get(key.id),
+                "since": lambda key: key.created_at,
             },
         )
         reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
@@ -53,6 +58,8 @@ class KeysPages:
             "keys/list.html",
             page=page,
             spending=await reader.of_keys({key.id: key.bounds.budgets for key in page.items}),
+            costs=costs,
+            days=DAYS,
             last_used=last_used,
             archived=view.project.archived_at is not None,
         )

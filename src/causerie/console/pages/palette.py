@@ -49,7 +49,7 @@ class PalettePages:
         current = context.view.project if context.view else next(iter(mine), None)
         groups = sections(context.services.leads_to(), current, "", operator=context.me.operator)
         pages = [
-            PaletteEntry(link.title, group.title or "page", link.path, link.icon)
+            PaletteEntry(link.title, "operator" if group.icon else "page", link.path, link.icon)
             for group in groups
             for link in group.links
         ]

@@ -142,7 +142,9 @@ class ProjectPages:
         async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
             return await context.accounts.projects.audit(context.actor, project_id, filter)
 
-        await show_audit(context, AuditListing(f"/projects/{project_id}/audit", entries))
+        await show_audit(
+            context, AuditListing(f"/projects/{project_id}/audit", entries, project_id)
+        )
 
     async def _archive(self, context: RequestContext, *, archived: bool) -> None:
         project_id = (await context.project()).project.id

@@ -85,10 +85,11 @@ class UsageForm:
         """Return the grouping of times to the first token: none are kept by label."""
         return self.by if self.by in TIMED else By.MODEL
 
-    def requests_of(self, key: str) -> str:
-        """The query of the page of single requests, for those of a key."""
-        fields = {**self.period.fields(), "key": key}
-        return "?" + urlencode(fields | {"model": self.model} if self.model else fields)
+    def requests_of(self, group: str) -> str:
+        """Return the query of the page of single requests, for those of a key or a tag."""
+        narrowed = {str(self.by): group, "model": self.model, "user": self.user}
+        fields = {name: value for name, value in narrowed.items() if value}
+        return "?" + urlencode({**self.period.fields(), **fields})
 
     @property
     def fields(self) -> Mapping[str, str]:
