@@ -3,7 +3,6 @@
 import { Answer } from "./completion.js";
 import { Sheet } from "./markdown.js";
 import { Said } from "./said.js";
-import { check } from "./schema.js";
 
 const REST = 3; // times the length of a painting, before the next one
 const NEAR = 80; // pixels from the end within which new text is followed
@@ -295,10 +294,10 @@ class Reply {
   }
 
   /** Whether the answer is what the schema asks for. */
-  judge(answer) {
+  async judge(answer) {
     const place = part(this.node, "verdict");
-    place.hidden = false;
     const say = (kind, text) => {
+      place.hidden = false;
       place.className = `note note-${kind}`;
       part(place, "message").textContent = text;
     };
@@ -309,6 +308,7 @@ class Reply {
       say("bad", `Not JSON: ${failure.message}`);
       return;
     }
+    const { check } = await import("./schema.js");
     const { problems, unchecked } = check(this.schema, value);
     const passed = unchecked.length ? ` Not checked here: ${unchecked.join(", ")}.` : "";
     if (problems.length === 0) {
