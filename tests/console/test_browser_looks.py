@@ -53,6 +53,9 @@ async def test_a_first_visit_is_small_and_moves_nothing(fair: Place, page: Page)
             weight = await page.evaluate(_WEIGHT)
             assert 35_000 < weight <= FIRST_VISIT, (url, weight)
             assert await moved(page) < UNSEEN, url
+        await page.goto(f"{service.root}/")
+        await expect(page.locator("#setting-system")).to_be_visible()
+        assert await moved(page) < UNSEEN  # also once the models are there
 
 
 async def test_a_page_has_the_typeface(place: Place, page: Page) -> None:

@@ -41,7 +41,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """The object that a request sends."""
 
     name: str
@@ -76,7 +76,7 @@ class Operation:
     parameters: tuple[FieldGroup, ...]
     """By where they are sent."""
     inputs: tuple[Input, ...]
-    body: Body | None
+    body: RequestBody | None
     example: str
     """A body, as JSON; empty if there is none."""
     answers: tuple[Answer, ...]
@@ -160,7 +160,7 @@ def _described(paths: Any) -> Iterator[tuple[str, str, str, Any]]:
 
 
 def _operation(
-    base: str, path: str, method: str, said: Any, body: Callable[[str], Body]
+    base: str, path: str, method: str, said: Any, body: Callable[[str], RequestBody]
 ) -> Operation:
     parameters = said.get("parameters", [])
     sent = said.get("requestBody", {}).get("content", {}).get(_JSON)
@@ -201,15 +201,15 @@ def _parameter(described: Any) -> Field:
     )
 
 
-def _body(schemas: Any, earlier: Mapping[str, str], name: str) -> Body:
+def _body(schemas: Any, earlier: Mapping[str, str], name: str) -> RequestBody:
     """Return an object of a request: whole, or by what it has besides one that is shown."""
     found = fields(schemas[name])
     for other, operation in earlier.items():
         known = frozenset(fields(schemas[other]))
         more = tuple(each for each in found if each not in known)
         if len(more) < len(found) / 2:
-            return Body(name, operation, grouped(more))
-    return Body(name, "", grouped(found))
+            return RequestBody(name, operation, grouped(more))
+    return RequestBody(name, "", grouped(found))
 
 
 def _answer_kind(answer: Any) -> Markup:

@@ -293,4 +293,5 @@ page.showSettings(!narrow.matches);
 element("unkept").hidden = conversations.kept;
 page.opened = page.enter().then(() => page.open());
 await page.opened;
+document.querySelector(".chat-frame").dataset.ready = "";
 page.changed();

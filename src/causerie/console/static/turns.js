@@ -289,7 +289,7 @@ class Reply {
     const note = part(this.node, "wrong");
     note.hidden = false;
     part(note, "message").replaceChildren(...coded(failure.message));
-    const more = [failure.status >= 400 ? `Status ${failure.status}` : "", failure.code && code(failure.code), failure.param && code(failure.param)];
+    const more = [failure.code && code(failure.code), failure.param && code(failure.param), failure.status >= 400 ? `status ${failure.status}` : ""];
     part(note, "more").replaceChildren(...more.filter(Boolean).flatMap((each, index) => (index ? [" · ", each] : [each])));
     this.state("Failed", "bad");
     this.turns.follow();
