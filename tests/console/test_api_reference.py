@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from frontkit import Front, front
+from markupsafe import Markup
 
 from causerie.console.api_reference import reference
 from causerie.edge.openapi import document
@@ -29,14 +30,58 @@ def test_every_operation_and_object_is_there() -> None:
     assert isinstance(components, dict)
     assert [each.name for each in found.objects] == list(components["schemas"])
     [chat] = (each for each in operations if each.id == "createChatCompletion")
-    assert (chat.key, chat.body) == ("optional", '<a href="#ChatRequest">ChatRequest</a>')
+    assert chat.key == "optional"
+    assert chat.body is not None
+    fields = {
+        name: each for group in chat.body.groups for each in group.fields for name in each.names
+    }
+    components = DOCUMENT["components"]
+    assert isinstance(components, dict)
+    assert set(fields) == set(components["schemas"]["ChatRequest"]["properties"])
+    assert all(each.text for each in fields.values())
+    top_p, messages, user = fields["top_p"], fields["messages"], fields["user"]
+    assert (top_p.kind, top_p.bounds, top_p.default) == (
+        "number",
+        "above 0 to 1",
+        "the model's, else 1",
+    )
+    assert (messages.required, messages.bounds) == (True, "up to 4,096 items")
+    assert {"user", "metadata", "verbosity"} <= set(user.names)
+
+
+def test_a_refusal_is_described_once_and_a_body_by_its_differences() -> None:
+    found = reference(DOCUMENT)
+    operations = {each.id: each for group in found.groups for each in group.operations}
+    statuses = [each.status for each in found.errors]
+    assert len(set(statuses)) == len(statuses)
+    for each in operations.values():
+        assert set(each.errors) <= set(statuses)
+        assert not {answer.status for answer in each.answers} & set(each.errors)
+    health = operations["showHealth"]
+    assert [each.status for each in health.answers] == ["200", "503"]  # no refusal: it is a health
+    routed = operations["routerCreateChatCompletion"].body
+    assert routed is not None
+    assert routed.like == "createChatCompletion"
+    names = {name for group in routed.groups for each in group.fields for name in each.names}
+    assert {"model", "models", "provider", "route"} <= names
+    assert "temperature" not in names
+
+
+def test_objects_know_the_operations_that_lead_to_them() -> None:
+    bases = {each.name: each.bases for each in reference(DOCUMENT).objects}
+    assert bases["SystemMessage"] == {"/v1", "/router/v1"}
+    assert bases["RouterEndpoint"] == {"/router/v1"}
+    assert bases["EngineHealth"] == {""}
 
 
 def test_a_pattern_or_name_is_never_markup() -> None:
     schema = {"properties": {"<b>": {"type": "string", "pattern": "<i>"}}}
     made = {"info": {"version": "1", "description": ""}, "paths": {}}
     [found] = reference({**made, "components": {"schemas": {"A": schema}}}).objects
-    assert found.fields[0].kind == "string matching &lt;i&gt;"
+    [field] = found.fields
+    assert (field.names, field.kind, field.bounds) == (("<b>",), "string", "matching <i>")
+    assert not isinstance(field.bounds, Markup)
+    assert not isinstance(field.names[0], Markup)
 
 
 async def _get(shown: Front, path: str, method: str = "GET") -> tuple[aiohttp.ClientResponse, str]:

@@ -111,6 +111,14 @@ async def test_two_models_answer_beside_each_other(page: Page, service: Front) -
     service.pipeline.entries = [entry("small", "max_tokens", 8192, thinks=None), *ENTRIES[1:]]
     await page.reload()
     await expect(thinking).to_be_enabled()  # nobody knows before the model has been loaded
+    service.pipeline.script = (asyncio.Event(),)
+    await page.fill("#draft", "Hi")
+    await page.keyboard.press("Enter")
+    state = page.locator(".turn-assistant [data-is=state]")
+    await expect(state).to_contain_text("Loading the model")
+    await page.keyboard.press("Escape")
+    await expect(state).to_have_text("Stopped")
+    await page.click("#new")
     service.pipeline.entries = ENTRIES
     await ask(page, "Hi", service.pipeline, "Hello.")
     await expect(thinking).to_be_hidden()
@@ -177,9 +185,13 @@ async def test_files_go_with_a_message_where_the_model_takes_them(
 
 async def test_a_chat_goes_to_a_file_and_comes_back(page: Page, service: Front) -> None:
     service.pipeline.script = CALL
-    await page.fill("#draft", "Weather?")
-    await page.keyboard.press("Enter")
+    suggested = page.locator(".suggestions button:visible")
+    await expect(suggested).to_have_count(4)
+    await expect(page.get_by_role("button", name="Read a picture")).to_be_hidden()  # not this model
+    await suggested.filter(has_text="Call a function").press("Enter")
     await page.fill(".call textarea", "rain")
+    [tool] = service.pipeline.requests[-1].tools
+    assert tool.name == "weather"
     service.pipeline.script = said("It rains.")
     await page.click("[data-do=answer]")
     await expect(page.locator(".turn-assistant").last).to_contain_text("It rains.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from browserkit import findings, window
+from browserkit import UNSEEN, findings, moved, window
 from edgekit import KEY, LOCKED
 from frontkit import front
 from playwright.async_api import Page, Request, expect
@@ -57,9 +57,28 @@ async def _run(page: Page, operation: str) -> None:
 async def _search(page: Page) -> None:
     await page.locator("h1").click()
     await page.keyboard.press("/")
-    await page.keyboard.type("thinking_token_budget")
-    await expect(page.locator("[data-found]:visible")).to_have_count(2)  # of both requests
-    await page.locator("#ChatRequest summary").click()
-    await page.locator("#ChatRequest a", has_text="StreamOptions").click()  # the search hides it
+    await page.keyboard.type("stream_options")
+    found = page.locator("[data-found]:visible")
+    await expect(found).to_have_count(1)
+    await expect(found.locator("[data-row]:visible")).to_have_count(1)  # of all its parameters
+    await found.locator("a", has_text="StreamOptions").click()  # the search hides it
     await expect(page.locator("#StreamOptions")).to_have_attribute("open", "")
     await expect(page.locator("#find")).to_have_value("")
+
+
+async def test_the_contents_follow_what_is_read() -> None:
+    async with front() as service, window(viewport={"width": 1440, "height": 900}) as page:
+        await page.goto(f"{service.root}/docs#createChatCompletion")
+        read = page.locator(".nav [aria-current]")
+        await expect(read).to_have_text("Create a chat completion")
+        example = page.locator(f"{COMPLETION} form")
+        before = await example.bounding_box()
+        await page.mouse.wheel(0, 600)
+        await page.wait_for_function("scrollY > 600")
+        after = await example.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert after["y"] > before["y"] - 300  # stays alongside the parameters
+        await page.keyboard.press("End")
+        await expect(read).to_have_text("Objects")
+        assert await moved(page) < UNSEEN

@@ -181,7 +181,7 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place
     ]
     await ask(page, "Hi")
     alert = page.locator(".turn-assistant [role=alert]")
-    await expect(alert.locator("code")).to_have_text("n")
+    await expect(alert.locator("[data-is=message] code")).to_have_text("n")
     await expect(alert).not_to_contain_text("`")
     await expect(alert).to_contain_text("The project may make 60 requests per minute.")
     await expect(alert).to_contain_text("requests · status 429")

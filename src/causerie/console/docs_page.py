@@ -47,8 +47,18 @@ class DocsPage:
     def _rendered(self, base_urls: tuple[str, ...], router: str) -> CachedPage:
         shown = self._reference
         groups = [each for each in shown.groups if router or each.operations[0].base != ROUTER]
+        operations = [each for group in groups for each in group.operations]
+        bases = {each.base for each in operations}
+        bodies = {each.body.name for each in operations if each.body}
         body = self._template.render(
-            reference=shown, groups=groups, base_urls=base_urls, router=router
+            reference=shown,
+            groups=groups,
+            objects=[
+                each for each in shown.objects if each.bases & bases and each.name not in bodies
+            ],
+            summaries={each.id: each.summary for each in operations},
+            base_urls=base_urls,
+            router=router,
         ).encode()
         return CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
 

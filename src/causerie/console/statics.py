@@ -1,4 +1,8 @@
-"""Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year."""
+"""Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
+
+A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. A script
+loads another one at first use by ``import()``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
 from causerie.catalog.page_cache import CachedPage
+from causerie.console.minify import minify_script, minify_styles
 from causerie.console.security import HEADERS
 from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
@@ -23,27 +28,46 @@ _TYPES = MappingProxyType(
         "woff2": "font/woff2",
     }
 )
+SHEETS = MappingProxyType(
+    {
+        "console.css": ("10-tokens", "20-base", "30-frame", "40-parts"),
+        "chat.css": ("60-playground", "66-chat"),
+        "catalog.css": ("61-models", "62-charts", "64-catalog"),
+        "workspace.css": (
+            "63-activity",
+            "65-providers",
+            "67-overview",
+            "68-palette",
+            "69-entries",
+        ),
+        "docs.css": ("70-docs",),
+    }
+)
+"""Style sheets and their parts: of every page, and of pages by subject."""
 _HASH_LENGTH = 16
-_IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE)
-_TYPEFACE = re.compile(rb"url\(\./([a-z]+\.woff2)\)")
+_IMPORT = re.compile(r"""((?:^import [^;"]*|\bimport\()")\./([a-z_]+\.js)("[;)])""", re.MULTILINE)
+_TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Statics:
-    """All static files below one address. The styles are one file, in the order of their names."""
+    """All static files below one address."""
 
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
-        """``last_style`` follows the styles of the folder."""
+        """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
         folder = files(__package__) / "static"
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
-        styles = sorted(name for name in kept if name.endswith(".css"))
-        style = b"\n".join(kept.pop(name) for name in styles) + b"\n" + last_style
-        scripts = {name: kept.pop(name) for name in list(kept) if name.endswith(".js")}
+        texts = {name: kept.pop(name).decode() for name in list(kept) if _is_text(name)}
         for name, content in kept.items():
             self._add(prefix, name, content)
-        self._add(prefix, "console.css", _TYPEFACE.sub(self._located, style))
+        for name, parts in SHEETS.items():
+            self._add_sheet(
+                prefix, name, "\n".join(texts[f"{part}.css"] for part in parts), last_style
+            )
+            last_style = b""
+        scripts = {name: _short(name, text) for name, text in texts.items() if name.endswith(".js")}
         for name in scripts:
             self._add_script(prefix, name, scripts)
 
@@ -60,11 +84,11 @@ class Statics:
         headers = {**HEADERS, "cache-control": _FOR_EVER}
         await send_cached(exchange, file, headers, content_type=kind)
 
-    def _located(self, found: re.Match[bytes]) -> bytes:
-        """Return the path of a typeface for a style; raise :class:`KeyError` if there is none."""
-        return b"url(" + self._addresses[found[1].decode()].encode() + b")"
+    def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
+        located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
+        self._add(prefix, name, minify_styles(located).encode() + last_style)
 
-    def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
+    def _add_script(self, prefix: str, name: str, scripts: dict[str, str]) -> None:
         """A script after those that it imports, which it then names as they are named here.
 
         So that no script meets one of another version. Raises :class:`KeyError`
@@ -73,12 +97,12 @@ class Statics:
         if name in self._addresses:
             return
 
-        def named(found: re.Match[bytes]) -> bytes:
-            imported = found[2].decode()
+        def named(found: re.Match[str]) -> str:
+            imported = found[2]
             self._add_script(prefix, imported, scripts)
-            return found[1] + self._addresses[imported].encode() + found[3]
+            return found[1] + self._addresses[imported] + found[3]
 
-        self._add(prefix, name, _IMPORT.sub(named, scripts[name]))
+        self._add(prefix, name, _IMPORT.sub(named, scripts[name]).encode())
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
@@ -87,6 +111,14 @@ class Statics:
         self._addresses[name] = address
         small = gzip.compress(content, mtime=0)
         self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
+
+
+def _is_text(name: str) -> bool:
+    return name.endswith((".css", ".js"))
+
+
+def _short(name: str, script: str) -> str:
+    return script if name.endswith(".min.js") else minify_script(script)
 
 
 def _kind(file: Traversable) -> bool:

@@ -30,31 +30,48 @@ def market_paths() -> dict[str, Schema]:
             "get": _models("routerListOwnModels", "List what the key may use", WITH_KEY)
         },
         f"{BASE}/models/count": {
-            "get": _read("routerCountModels", "Count the catalog", "RouterCount")
+            "get": _read(
+                "routerCountModels", "Count the catalog", ("The number of models.", "RouterCount")
+            )
         },
         f"{BASE}/models/{{author}}/{{slug}}": {
-            "get": _read("routerShowModel", "Show an entry", "RouterModel", *_id())
+            "get": _read("routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *_id())
         },
         f"{BASE}/model/{{author}}/{{slug}}": {
-            "get": _read("routerShowModelData", "The same in `data`", "RouterModelData", *_id())
+            "get": _read(
+                "routerShowModelData",
+                "Show an entry in `data`",
+                ("The entry, in `data`.", "RouterModelData"),
+                *_id(),
+            )
         },
         f"{BASE}/models/{{author}}/{{slug}}/endpoints": {
             "get": _read(
                 "routerListEndpoints",
-                "Show an entry with each of its endpoints",
-                "RouterEndpoints",
+                "Show the endpoints of an entry",
+                ("The entry and its endpoints.", "RouterEndpoints"),
                 *_id(),
             )
         },
-        f"{BASE}/key": {"get": _own("routerShowKey", "What the key is and has", "RouterKey")},
+        f"{BASE}/key": {
+            "get": _own(
+                "routerShowKey",
+                "Show the key",
+                ("Limits and usage of the key.", "RouterKey"),
+            )
+        },
         f"{BASE}/credits": {
-            "get": _own("routerShowCredits", "Money put in and spent", "RouterCredits")
+            "get": _own(
+                "routerShowCredits",
+                "Show credits",
+                ("Credits that were bought and used.", "RouterCredits"),
+            )
         },
         f"{BASE}/generation": {
             "get": _own(
                 "routerShowGeneration",
-                "One past request",
-                "RouterGeneration",
+                "Show a past request",
+                ("Tokens, cost and provider of the request.", "RouterGeneration"),
                 in_query("id", "The `id` of its completion.", text(), required=True),
             )
         },
@@ -62,7 +79,7 @@ def market_paths() -> dict[str, Schema]:
             "post": completion(
                 "RouterRequest",
                 name="routerCreateChatCompletion",
-                summary="Create a chat completion by whoever offers the model",
+                summary="Create a routed chat completion",
                 more=(header("X-OpenRouter-Title", "The same as `X-Title`, and before it."),),
             )
         },
@@ -84,25 +101,25 @@ def _models(name: str, summary: str, security: list[Schema]) -> Schema:
     }
 
 
-def _read(name: str, summary: str, answer: str, *parameters: Schema) -> Schema:
+def _read(name: str, summary: str, answer: tuple[str, str], *parameters: Schema) -> Schema:
     """Return the operation of a path that needs no key."""
     return {
         "operationId": name,
         "summary": summary,
         "security": OPEN,
         "parameters": list(parameters),
-        "responses": {"200": json_answer("It.", answer), **errors(*_OPEN_ERRORS)},
+        "responses": {"200": json_answer(*answer), **errors(*_OPEN_ERRORS)},
     }
 
 
-def _own(name: str, summary: str, answer: str, *parameters: Schema) -> Schema:
+def _own(name: str, summary: str, answer: tuple[str, str], *parameters: Schema) -> Schema:
     """Return the operation of a path for the bearer of a key of an account."""
     return {
         "operationId": name,
         "summary": summary,
         "security": WITH_KEY,
         "parameters": list(parameters),
-        "responses": {"200": json_answer("It.", answer), **errors(*_KEY_ERRORS)},
+        "responses": {"200": json_answer(*answer), **errors(*_KEY_ERRORS)},
     }
 
 

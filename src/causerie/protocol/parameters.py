@@ -113,21 +113,27 @@ class SamplingParams(SamplingDefaults, frozen=True, gc=False):
 
     frequency_penalty: Annotated[
         Penalty | None,
+        Meta(description="Tokens are less likely the more often they occurred; 0 is off."),
         Facts(origin="common", neutral=(0.0,), effect="penalises", visible_at=2.0),
     ] = None
     presence_penalty: Annotated[
         Penalty | None,
+        Meta(description="Tokens that occurred are less likely; 0 is off."),
         Facts(origin="common", neutral=(0.0,), effect="penalises", visible_at=2.0),
     ] = None
     seed: Annotated[
         Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
+        Meta(description="Starts the random numbers of sampling. Not sent: random."),
         Facts(
             origin="openai", takes="a 64-bit integer", control=Control(first=True, unset="random")
         ),
     ] = None
     logit_bias: Annotated[
         Mapping[int, Annotated[float, Meta(ge=-100, le=100)]],
-        Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
+        Meta(
+            description="Token ids, and what is added to their logits.",
+            extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}},
+        ),
         Facts(
             origin="openai",
             neutral=({},),
@@ -144,7 +150,11 @@ ModelSampling = SamplingDefaults | Literal["neutral"]
 class SamplingParameters(SamplingParams, frozen=True, gc=False):
     """Sampling parameters, log-probabilities and the number of choices."""
 
-    logprobs: Annotated[bool | None, Facts(origin="openai", neutral=(False,))] = None
+    logprobs: Annotated[
+        bool | None,
+        Meta(description="Returns the log-probability of each token of the answer."),
+        Facts(origin="openai", neutral=(False,)),
+    ] = None
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0, le=20)] | None,
         Meta(description="Needs `logprobs: true`."),
@@ -160,10 +170,12 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
 class ToolParameters(Struct):
     tools: Annotated[
         Annotated[tuple[ToolDefinition, ...], Meta(max_length=MAX_TOOLS)] | None,
+        Meta(description="Functions that the model may call."),
         Facts(takes="up to 128 functions with unique names"),
     ] = None
     tool_choice: Annotated[
         AnyToolChoice | None,
+        Meta(description="Whether the model calls functions, and which."),
         Facts(takes="`none`, `auto`, `required`, a named function, or `allowed_tools`"),
     ] = None
     parallel_tool_calls: Annotated[
@@ -187,10 +199,14 @@ class FormatParameters(Struct):
         Facts(takes="`text`, `json_object` or `json_schema`"),
     ] = None
     structured_outputs: Annotated[
-        StructuredOutputs | None, Facts(takes="one of `json`, `regex`, `choice`, `grammar`")
+        StructuredOutputs | None,
+        Meta(description="Constrains the text of the answer."),
+        Facts(takes="one of `json`, `regex`, `choice`, `grammar`"),
     ] = None
     modalities: Annotated[
-        TextOnly | None, Facts(neutral=(["text"],), router=True, takes='`["text"]`')
+        TextOnly | None,
+        Meta(description="Kinds of output: text alone."),
+        Facts(neutral=(["text"],), router=True, takes='`["text"]`'),
     ] = None
 
 
@@ -213,7 +229,9 @@ class ThinkingParameters(Struct):
         Facts(router=True, takes="an object"),
     ] = None
     reasoning_effort: Annotated[
-        Effort | None, Facts(takes=", ".join(f"`{word}`" for word in EFFORTS))
+        Effort | None,
+        Meta(description="How much the model thinks; `none` turns thinking off."),
+        Facts(takes=", ".join(f"`{word}`" for word in EFFORTS)),
     ] = None
     thinking_token_budget: Annotated[
         Natural | None, Meta(description="0 turns thinking off."), Facts(takes="tokens")
@@ -250,32 +268,52 @@ class LengthParameters(Struct):
     ] = None
     stop: Annotated[
         Stop | Stops | None,
+        Meta(description="Texts that end the answer; they are not part of it."),
         Facts(origin="common", neutral=([],), takes="a string, or up to 16"),
     ] = None
     stop_token_ids: Annotated[
         Annotated[tuple[Natural, ...], Meta(max_length=MAX_STOP_IDS)] | None,
+        Meta(description="Tokens that end the answer."),
         Facts(origin="engines", neutral=([],), takes="up to 128 token ids"),
     ] = None
-    ignore_eos: Annotated[bool | None, Facts(origin="engines", neutral=(False,))] = None
+    ignore_eos: Annotated[
+        bool | None,
+        Meta(description="true: the model's own end token does not end the answer."),
+        Facts(origin="engines", neutral=(False,)),
+    ] = None
 
 
 class ConversationParameters(Struct, kw_only=True):
-    model: Annotated[ModelId, Facts(takes="Required: an id from `GET /models`")]
+    model: Annotated[
+        ModelId,
+        Meta(description="The id of a model that `GET /models` lists."),
+        Facts(takes="Required"),
+    ]
     messages: Annotated[
         Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
+        Meta(description="The conversation so far, the oldest message first."),
         Facts(takes="Required: at least one, see below"),
     ]
-    stream: bool | None = None
+    stream: Annotated[
+        bool | None, Meta(description="true: the answer comes in chunks, as server-sent events.")
+    ] = None
     stream_options: Annotated[
-        StreamOptions | None, Facts(takes="an object with `include_usage`: true or false")
+        StreamOptions | None,
+        Meta(description="What a stream has besides the answer."),
+        Facts(takes="an object with `include_usage`: true or false"),
     ] = None
     documents: Annotated[
         Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
         Meta(description="Refused where the model's template shows none."),
         Facts(neutral=([],), takes="objects"),
     ] = None
-    continue_final_message: bool | None = None
-    add_generation_prompt: bool | None = None
+    continue_final_message: Annotated[
+        bool | None, Meta(description="true: the answer continues the last message.")
+    ] = None
+    add_generation_prompt: Annotated[
+        bool | None,
+        Meta(description="false: the prompt ends with the last message. Not sent: true."),
+    ] = None
     session_id: Annotated[
         SessionId | None, Meta(description="The header `x-session-id` says the same.")
     ] = None
@@ -288,8 +326,13 @@ class RouterParameters(Struct):
         Annotated[tuple[ModelId, ...], Meta(max_length=MAX_MODELS)] | None,
         Meta(description="Models to ask one after the other, `model` before them."),
     ] = None
-    provider: ProviderPreferences | None = None
-    route: Literal["fallback"] | None = None
+    provider: Annotated[
+        ProviderPreferences | None,
+        Meta(description="The providers that may answer, and the order in which they are tried."),
+    ] = None
+    route: Annotated[
+        Literal["fallback"] | None, Meta(description="Other models are tried in any case.")
+    ] = None
     transforms: Annotated[Empty | None, Meta(description="Messages are never altered: empty.")] = (
         None
     )

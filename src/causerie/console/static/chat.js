@@ -8,6 +8,7 @@ import { ChatList } from "./chat_list.js";
 import { option, takesImages, thinks } from "./models.js";
 import { Pane } from "./pane.js";
 import { Settings } from "./settings.js";
+import { onSuggestion, showSuggestions } from "./suggestions.js";
 import { toast } from "./toast.js";
 
 const TITLE = 60; // characters of the first message that name a conversation
@@ -16,6 +17,7 @@ const element = (id) => document.getElementById(id);
 const form = element("settings");
 const draft = element("draft");
 const base = element("base");
+const suggestions = document.querySelector(".suggestions");
 const narrow = matchMedia("(max-width: 70rem)");
 
 class ChatPage {
@@ -85,6 +87,23 @@ class ChatPage {
     return true;
   }
 
+  can(ability) {
+    const entries = this.active.map((pane) => this.entry(pane.model)).filter(Boolean);
+    const has = (entry) => (ability === "images" ? takesImages(entry) : entry.supported_parameters?.includes(ability));
+    return entries.length > 0 && entries.every(has);
+  }
+
+  /** Send a suggested message, with the settings that it shows; a picture is chosen first. */
+  suggest(message, does) {
+    if (does === "tools") form.elements.tools.value = form.elements.tools.placeholder;
+    if (does === "schema") form.elements.namedItem("format").value = "json_schema";
+    this.settings.follow();
+    draft.value = message;
+    if (does === "picture") element("file").click();
+    else this.send();
+    draft.focus();
+  }
+
   async stop() {
     await Promise.all(this.panes.map((pane) => pane.stop()));
   }
@@ -150,6 +169,7 @@ class ChatPage {
     draft.disabled = waits;
     draft.placeholder = waits ? "Answer the tool calls first" : draft.dataset.placeholder;
     this.attachments.pictures = this.active.every((pane) => takesImages(this.entry(pane.model)));
+    showSuggestions(suggestions, (ability) => this.can(ability));
     element("compare").disabled = busy || this.entries.length === 0;
     for (const pane of this.panes) {
       pane.section.toggleAttribute("data-running", pane.running !== null);
@@ -212,6 +232,7 @@ class ChatPage {
       event.preventDefault();
       this.send();
     });
+    onSuggestion(suggestions, (message, does) => this.suggest(message, does));
     draft.addEventListener("paste", (event) => this.attach(event, event.clipboardData.files));
     element("main").addEventListener("dragover", (event) => event.preventDefault());
     element("main").addEventListener("drop", (event) => this.attach(event, event.dataTransfer.files));
@@ -272,4 +293,5 @@ page.showSettings(!narrow.matches);
 element("unkept").hidden = conversations.kept;
 page.opened = page.enter().then(() => page.open());
 await page.opened;
+document.querySelector(".chat-frame").dataset.ready = "";
 page.changed();

@@ -1,6 +1,5 @@
 // The list of conversations beside the chat, and what can be done with the one that is open.
 
-import { fromFile, NoConversations, toFile, toMarkdown } from "./files.js";
 import { toast } from "./toast.js";
 
 const element = (id) => document.getElementById(id);
@@ -104,19 +103,23 @@ export class ChatList {
     toast(`Deleted: ${gone.title}`, () => this.put(gone));
   }
 
-  save() {
+  async save() {
+    const { toFile } = await import("./files.js");
     download(`${fileName(this.current)}.json`, "application/json", toFile([this.current]));
   }
 
-  saveText() {
+  async saveText() {
+    const { toMarkdown } = await import("./files.js");
     download(`${fileName(this.current)}.md`, "text/markdown", toMarkdown(this.current));
   }
 
   async saveAll() {
+    const { toFile } = await import("./files.js");
     download("chats.json", "application/json", toFile(await this.conversations.all()));
   }
 
   async read(files) {
+    const { fromFile, NoConversations } = await import("./files.js");
     for (const file of files) {
       try {
         const found = fromFile(await file.text());

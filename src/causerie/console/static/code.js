@@ -1,13 +1,12 @@
 // The dialog with the code of a request. `request` gives its body, or null where it cannot be sent.
 
-import { snippets } from "./snippets.js";
-
 export function codeDialog(request, base) {
   const dialog = document.getElementById("code");
 
-  function show() {
+  async function show() {
     const body = request();
     if (!body) return;
+    const { snippets } = await import("./snippets.js");
     for (const [language, text] of Object.entries(snippets(base(), body))) {
       document.getElementById(`code-${language.toLowerCase()}`).textContent = text;
     }

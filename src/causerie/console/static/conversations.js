@@ -3,7 +3,7 @@
 // A head is what the list and the search need; the pictures of a conversation are in its body, which
 // is read when it is opened.
 
-import { plainText } from "./files.js";
+import { textOf } from "./said.js";
 
 const NAME = "causerie";
 const STORES = ["heads", "bodies"];
@@ -87,6 +87,11 @@ export class Conversations {
     this.others.postMessage("changed");
     this.onChange();
   }
+}
+
+/** Everything that was said, to search in. */
+function plainText({ panes }) {
+  return panes.flat().map((each) => (each.said === undefined ? each.answer.message.content : textOf(each.said))).join("\n");
 }
 
 function opened() {

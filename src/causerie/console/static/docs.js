@@ -6,8 +6,12 @@ import { errorOf } from "./completion.js";
 
 const MOST_SHOWN = 200000; // characters of a response
 const access = document.getElementById("access");
-const { key, model, base, find } = access.elements;
+const { key, model, base } = access.elements;
+const find = document.getElementById("find");
 const examples = [...document.querySelectorAll(".docs-example")];
+const leads = [...document.querySelectorAll("[data-leads]")].map((link) => ({ link, part: document.getElementById(link.dataset.leads) }));
+let marking = 0; // the frame in which the contents are marked
+let read = null; // the link in the contents to what is being read
 const part = (form, name) => form.querySelector(`[data-${name}]`);
 
 function baseOf(form) {
@@ -173,9 +177,7 @@ function search() {
   const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
   let count = 0;
   for (const each of document.querySelectorAll("[data-found]")) {
-    each.dataset.words ||= (each.querySelector(".docs-facts, table")?.textContent ?? "").toLowerCase();
-    const title = each.querySelector(".card-head, summary").textContent.toLowerCase();
-    const has = words.every((word) => title.includes(word) || each.dataset.words.includes(word));
+    const has = narrow(each, words);
     each.hidden = !has;
     count += has;
     const link = document.querySelector(`[data-leads="${each.id}"]`);
@@ -185,8 +187,48 @@ function search() {
     group.hidden = !group.querySelector("[data-found]:not([hidden])");
   }
   document.getElementById("none").hidden = count > 0;
-  document.getElementById("found").textContent = words.length
-    ? `${count} found.` : "Press / to search operations and objects.";
+  document.getElementById("found").textContent = words.length ? `${count} found.` : "";
+}
+
+/** Whether a part has all the words; of its parameters, those that have them stay. */
+function narrow(part, words) {
+  const title = part.querySelector("header, summary")?.textContent ?? part.textContent;
+  const about = wordsOf(part, title);
+  const rest = words.filter((word) => !about.includes(word));
+  const rows = [...part.querySelectorAll("[data-row]")];
+  const fit = rows.filter((row) => rest.every((word) => wordsOf(row).includes(word)));
+  for (const row of rows) row.hidden = rest.length > 0 && !fit.includes(row);
+  for (const group of part.querySelectorAll(".param-group")) group.hidden = !group.querySelector("[data-row]:not([hidden])");
+  return rest.length === 0 || fit.length > 0;
+}
+
+function wordsOf(part, text = part.textContent) {
+  return (part.dataset.words ||= text.toLowerCase());
+}
+
+/** Mark in the contents the part that is being read: the last one that begins above a line. */
+function markRead() {
+  const line = innerHeight / 4;
+  const atEnd = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
+  const before = shownParts().filter(({ top }) => top <= line);
+  const { link } = (atEnd ? shownParts() : before).at(-1) ?? {};
+  if (link === read) return;
+  read?.removeAttribute("aria-current");
+  read = link;
+  link?.setAttribute("aria-current", "location");
+  if (link?.checkVisibility()) keepInSight(link);
+}
+
+function shownParts() {
+  return leads.filter(({ part }) => part.checkVisibility()).map(({ link, part }) => ({ link, top: part.getBoundingClientRect().top }));
+}
+
+/** Scroll the contents, and never the page. */
+function keepInSight(link) {
+  const sidebar = link.closest(".sidebar");
+  const { top, bottom } = link.getBoundingClientRect();
+  if (top < 0) sidebar.scrollTop += top - 48;
+  if (bottom > innerHeight - 96) sidebar.scrollTop += bottom - innerHeight + 96;
 }
 
 /** An object that a link leads to is open. What a search has hidden comes back for it. */
@@ -230,6 +272,8 @@ document.addEventListener("keydown", (event) => {
   find.focus();
 });
 addEventListener("hashchange", reveal);
+addEventListener("scroll", () => { marking ||= requestAnimationFrame(() => { marking = 0; markRead(); }); }, { passive: true });
 reveal();
+markRead();
 listModels();
 listRouterModels();

@@ -94,11 +94,6 @@ function record(found) {
 const number = (found) => (Number.isFinite(found) ? found : null);
 const moment = (found) => number(found) ?? Date.now();
 
-/** Everything that was said, to search in. */
-export function plainText({ panes }) {
-  return panes.flat().map((each) => (each.said === undefined ? each.answer.message.content : said(each.said))).join("\n");
-}
-
 /** A conversation as people read it. */
 export function toMarkdown({ title, panes }) {
   const parts = [`# ${title}`];

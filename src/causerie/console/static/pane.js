@@ -1,7 +1,7 @@
 // One conversation with one model: its messages, and the request that waits for a reply.
 
 import { Answer, read } from "./completion.js";
-import { abilities } from "./models.js";
+import { abilities, thinks } from "./models.js";
 import { Turns } from "./turns.js";
 
 export class Pane {
@@ -13,6 +13,7 @@ export class Pane {
     this.turns = new Turns(section.querySelector(".talk"), "");
     this.running = null; // the AbortController of the reply that streams
     this.asked = Promise.resolve();
+    this.turns.isLoaded = (model) => thinks(page.entry(model) ?? {}) !== "maybe";
     this.turns.ready = () => page.ready();
     this.turns.onAgain = () => this.ask();
     this.turns.onAnswered = () => this.ask();

@@ -1,6 +1,7 @@
 // Chat with one model for visitors without an account: nothing is kept, and nothing can be set.
 
 import { Answer, read } from "./completion.js";
+import { onSuggestion, showSuggestions } from "./suggestions.js";
 import { Turns } from "./turns.js";
 
 const element = (id) => document.getElementById(id);
@@ -77,6 +78,12 @@ element("stop").addEventListener("click", () => running?.abort());
 element("clear").addEventListener("click", () => {
   turns.clear();
   changed();
+  draft.focus();
+});
+const suggestions = document.querySelector(".suggestions");
+showSuggestions(suggestions, () => false);
+onSuggestion(suggestions, (message) => {
+  if (!running) say(message);
   draft.focus();
 });
 addEventListener("pagehide", () => running?.abort());

@@ -3,7 +3,6 @@
 import { Answer } from "./completion.js";
 import { Sheet } from "./markdown.js";
 import { Said } from "./said.js";
-import { check } from "./schema.js";
 
 const REST = 3; // times the length of a painting, before the next one
 const NEAR = 80; // pixels from the end within which new text is followed
@@ -21,6 +20,7 @@ export class Turns {
     this.list = list;
     this.activity = activity;
     this.turns = [];
+    this.isLoaded = () => true; // whether a model replies at once
     this.ready = () => true; // whether there can be a request; what there is stays until then
     this.onAgain = () => {};
     this.onAnswered = () => {};
@@ -155,7 +155,22 @@ class Reply {
     this.thought = part(this.node, "thought");
     this.thought.addEventListener("toggle", () => { this.touched ||= this.byHand; });
     this.thought.querySelector("summary").addEventListener("click", () => { this.byHand = true; });
-    this.state("Waiting");
+    this.begun = performance.now();
+    this.waiting = setInterval(() => this.showWaiting(), 1000);
+    this.showWaiting();
+  }
+
+  /** How long nothing has come: a model that is not in memory is loaded first. */
+  showWaiting() {
+    const passed = Math.floor((performance.now() - this.begun) / 1000);
+    const doing = this.turns.isLoaded(this.model) ? "Waiting" : "Loading the model";
+    this.state(passed < 2 ? doing : `${doing}, ${passed} s`);
+    if (!this.node.isConnected && passed > 0) this.endWaiting(); // it was taken away
+  }
+
+  endWaiting() {
+    clearInterval(this.waiting);
+    part(this.node, "waits").hidden = true;
   }
 
   get waits() {
@@ -214,12 +229,15 @@ class Reply {
     if (message.reasoning_content) {
       this.thought.hidden = false;
       this.thoughts.show(message.reasoning_content);
+      part(this.node, "thought-word").textContent = thinks && !answer.endedAt ? "Thinking" : "Thought";
       part(this.node, "thought-time").textContent = thinks ? "" : lasted(answer.thoughtAt - answer.firstAt);
       if (!this.touched) this.thought.open = thinks && this.painting !== null && !answer.endedAt;
     }
     this.sheet.show(message.content || "");
     this.calls(message.tool_calls || []);
-    if (answer.firstAt !== null) this.state(thinks ? "Thinking" : "Writing");
+    if (answer.firstAt === null) return;
+    this.endWaiting();
+    this.state(thinks ? "Thinking" : "Writing");
   }
 
   calls(calls) {
@@ -236,6 +254,7 @@ class Reply {
     cancelAnimationFrame(this.painting);
     this.painting = 0;
     this.finished = answer;
+    this.endWaiting();
     this.paint(answer);
     this.state("");
     this.facts(answer);
@@ -270,8 +289,8 @@ class Reply {
     const note = part(this.node, "wrong");
     note.hidden = false;
     part(note, "message").replaceChildren(...coded(failure.message));
-    const more = [failure.code, failure.param, failure.status >= 400 ? `status ${failure.status}` : ""];
-    part(note, "more").textContent = more.filter(Boolean).join(" · ");
+    const more = [failure.code && code(failure.code), failure.param && code(failure.param), failure.status >= 400 ? `status ${failure.status}` : ""];
+    part(note, "more").replaceChildren(...more.filter(Boolean).flatMap((each, index) => (index ? [" · ", each] : [each])));
     this.state("Failed", "bad");
     this.turns.follow();
   }
@@ -281,10 +300,10 @@ class Reply {
     const details = usage?.completion_tokens_details?.reasoning_tokens;
     const cached = usage?.prompt_tokens_details?.cached_tokens;
     const facts = [
+      answer.speed && `${answer.speed.toFixed(1)} tokens/s`,
+      answer.firstAt !== null && `TTFT ${seconds(answer.firstAt)}`,
       usage && `${count(usage.prompt_tokens)} input${cached ? ` (${count(cached)} cached)` : ""}`,
       usage && `${count(usage.completion_tokens)} output${details ? ` (${count(details)} thinking)` : ""}`,
-      answer.firstAt !== null && `TTFT ${seconds(answer.firstAt)}`,
-      answer.speed && `${answer.speed.toFixed(1)} tokens/s`,
       answer.endedAt !== null && `${seconds(answer.endedAt)} total`,
     ];
     part(this.node, "facts").replaceChildren(...facts.filter(Boolean).map((text) => {
@@ -295,10 +314,10 @@ class Reply {
   }
 
   /** Whether the answer is what the schema asks for. */
-  judge(answer) {
+  async judge(answer) {
     const place = part(this.node, "verdict");
-    place.hidden = false;
     const say = (kind, text) => {
+      place.hidden = false;
       place.className = `note note-${kind}`;
       part(place, "message").textContent = text;
     };
@@ -309,6 +328,7 @@ class Reply {
       say("bad", `Not JSON: ${failure.message}`);
       return;
     }
+    const { check } = await import("./schema.js");
     const { problems, unchecked } = check(this.schema, value);
     const passed = unchecked.length ? ` Not checked here: ${unchecked.join(", ")}.` : "";
     if (problems.length === 0) {
