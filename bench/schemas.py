@@ -2,8 +2,8 @@
 
 python bench/schemas.py --corpus FOLDER [--documents FOLDER] [--vocabulary FILE] [--sample 500]
 
-Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, a schema with documents
-as MaskBench has them, or a list of such as the official test suite of JSON Schema has them.
+Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, a schema with
+documents as MaskBench has them, or a list of such as the official test suite has them.
 Documents are given to the grammar and to the check, whose verdicts are compared with those of the
 file: valid ones that are excluded, by the rule, and invalid ones that are admitted. Prints the
 counts, the refusals by class (no document satisfies the schema, it names a document that was not
@@ -11,7 +11,7 @@ given, other) with their most frequent reasons, and the time from the schema to 
 Documents of the other folder are those that the official test suite has at http://localhost:1234/;
 each is put into the schemas that refer to it.
 
-MaskBench: the folder ``maskbench/data`` of the repository ``guidance-ai/jsonschemabench`` is FOLDER.
+For MaskBench FOLDER is ``maskbench/data`` of the repository ``guidance-ai/jsonschemabench``.
 """
 
 from __future__ import annotations
