@@ -48,7 +48,7 @@ class Judge:
         self._schema = schema
         self._start = LLMatcher(_TOKENIZER, grammar, log_level=0)
         self._rules = rules
-        self._rank = {name: at for at, name in reversed([*enumerate(_names(schema))])}
+        self._orders = list(_orders(schema))
 
     async def of(self, document: Any, *, why: bool = True) -> Judgement:
         """Return what becomes of a document; ``why`` looks for the rule that excludes it."""
@@ -97,12 +97,17 @@ class Judge:
             if (end := _behind(at, "}", tries)) is not None:
                 yield end
             return
-        for name in sorted(left, key=lambda one: self._rank.get(one, len(self._rank))):
+        for name in self._sorted(left):
             key = f"{before}{json.dumps(name, ensure_ascii=False)}: "
             if (there := _behind(at, key, tries)) is not None:
                 rest = {other: left[other] for other in left if other != name}
                 for behind in self._written(left[name], there, tries):
                     yield from self._members(rest, behind, tries, ", ")
+
+    def _sorted(self, names: Mapping[str, Any]) -> list[str]:
+        """Return names in the order of the part of the schema that has most of them."""
+        order = max(self._orders, key=lambda one: len(one.keys() & names.keys()), default={})
+        return sorted(names, key=lambda name: order.get(name, len(order)))
 
     def _items(
         self, left: list[Any], at: LLMatcher, tries: Iterator[int], before: str
@@ -139,16 +144,16 @@ def _behind(at: LLMatcher, text: str, tries: Iterator[int]) -> LLMatcher | None:
     return matcher if matcher.try_consume_tokens(data) == len(data) else None
 
 
-def _names(schema: Any) -> Iterator[str]:
-    """Yield the names of properties, in the order of the schema."""
+def _orders(schema: Any) -> Iterator[Mapping[str, int]]:
+    """Yield the places of the properties, for each part of a schema that names some."""
     if isinstance(schema, Mapping):
         for key, part in schema.items():
             if key == "properties" and isinstance(part, Mapping):
-                yield from part
-            yield from _names(part)
+                yield {name: at for at, name in enumerate(part)}
+            yield from _orders(part)
     elif isinstance(schema, list):
         for part in schema:
-            yield from _names(part)
+            yield from _orders(part)
 
 
 def _opened(schema: Any) -> Any:
