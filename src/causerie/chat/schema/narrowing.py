@@ -189,6 +189,8 @@ class SchemaNarrowing:
             excluded = _list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _possible(_possible(opposite.ways, schema), self._target(option))
+            apart = SchemaDisjointness(self._resolve)
+            ways = [way for way in ways if apart.overlaps([way, option], within=None)]
             others = self._foreign(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
             count *= max(len(ways), 1)
