@@ -191,9 +191,7 @@ def _print(all_: Findings, *, verbose: bool) -> None:
     for verdict in Verdict:
         print(f"{all_.verdicts[verdict]:6} {verdict.value}")
     admitted = sum(line.startswith("invalid") for line in all_.wrong)
-    print(
-        f"{all_.invalid} invalid documents, {admitted} admitted, {all_.late} excluded only at the end"
-    )
+    print(f"{all_.invalid} invalid documents, {admitted} admitted, {all_.late} by the grammar only")
     for line in [*all_.wrong, *all_.refused] if verbose else all_.wrong[:10]:
         print("      ", line)
 
