@@ -2,13 +2,16 @@
 
 python bench/schemas.py --corpus FOLDER [--documents FOLDER] [--vocabulary FILE] [--sample 500]
 
-Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, or a list of schemas
-with documents, as the official test suite of JSON Schema has them. Documents are given to the
-grammar and to the check, whose verdicts are compared with those of the file. Prints the counts, the
-refusals by class (no document satisfies the schema, it names a document that was not given, other)
-with their most frequent reasons, and the time from the schema to the verdict. Documents of the
-other folder are those that the official test suite has at http://localhost:1234/; each is put into
-the schemas that refer to it.
+Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, a schema with
+documents as MaskBench has them, or a list of such as the official test suite has them.
+Documents are given to the grammar and to the check, whose verdicts are compared with those of the
+file: valid ones that are excluded, by the rule, and invalid ones that are admitted. Prints the
+counts, the refusals by class (no document satisfies the schema, it names a document that was not
+given, other) with their most frequent reasons, and the time from the schema to the verdict.
+Documents of the other folder are those that the official test suite has at http://localhost:1234/;
+each is put into the schemas that refer to it.
+
+For MaskBench FOLDER is ``maskbench/data`` of the repository ``guidance-ai/jsonschemabench``.
 """
 
 from __future__ import annotations
@@ -26,13 +29,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from schema_documents import Judge, Verdict, grammar_of
+
 from causerie.chat.answer import answer_plan
 from causerie.chat.compiler import Compiler
-from causerie.chat.schema import PreparedSchema, WhiteSpace, prepare
+from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.addresses import Addresses
 from causerie.chat.schema.meta_schemas import Documents, with_documents
 from causerie.chat.schema_cache import SchemaCache
-from causerie.chat.validation import validate_json
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
@@ -67,7 +71,12 @@ class Findings:
     reasons: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     left: int = 0
-    documents: int = 0
+    valid: int = 0
+    invalid: int = 0
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    """Of valid documents."""
+    late: int = 0
+    """Invalid documents that the grammar admits, and the last check excludes."""
     wrong: list[str] = field(default_factory=list)
     prepared: list[float] = field(default_factory=list)
     compiled: list[float] = field(default_factory=list)
@@ -86,7 +95,10 @@ def cases(folder: Path) -> Iterator[Case]:
                 documents = tuple((one["data"], one["valid"]) for one in group["tests"])
                 yield Case(f"{name} {at}: {group['description']}", group["schema"], documents)
         elif isinstance(found, dict):
-            yield Case(name, found.get("json_schema", found))
+            tests = found.get("tests") if "schema" in found else None
+            documents = tuple((one["data"], one["valid"]) for one in tests or ())
+            schema = found["schema"] if tests is not None else found.get("json_schema", found)
+            yield Case(name, schema, documents)
 
 
 def documents_of(folder: Path) -> Documents:
@@ -115,7 +127,7 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_:
         plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
         all_.prepared.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        grammar = f"%llguidance {{}}\nstart: {plan.expression}\n{plan.rules}"
+        grammar = grammar_of(plan.expression, plan.rules)
         await compiler.check(grammar, vocabulary=vocabulary, param="schema")
         all_.compiled.append(time.perf_counter() - begin)
     except ServiceError as error:
@@ -125,15 +137,23 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_:
         all_.refused.append(f"{case.name}: {error.message[:160]}")
         return
     all_.left += bool(prepared.left)
-    _compare(case, prepared, all_)
+    await _compare(case, Judge(case.schema, grammar, prepared.rules), all_)
 
 
-def _compare(case: Case, prepared: PreparedSchema, all_: Findings) -> None:
+async def _compare(case: Case, judge: Judge, all_: Findings) -> None:
     for document, valid in case.documents:
-        all_.documents += 1
-        fault = validate_json(json.dumps(document), prepared.rules)
-        if (fault is None) is not valid:
-            all_.wrong.append(f"{case.name}: {json.dumps(document)[:80]} {fault}")
+        judged = await judge.of(document, why=valid)
+        written = json.dumps(document)[:200]
+        if valid:
+            all_.valid += 1
+            all_.verdicts[judged.verdict] += 1
+            if judged.verdict is Verdict.EXCLUDED:
+                all_.wrong.append(f"valid, excluded: {case.name}: {written} {judged.fault}")
+        else:
+            all_.invalid += 1
+            all_.late += judged.grammar and judged.verdict is Verdict.EXCLUDED
+            if judged.verdict is Verdict.ADMITTED:
+                all_.wrong.append(f"invalid, admitted: {case.name}: {written}")
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -167,7 +187,11 @@ def _print(all_: Findings, *, verbose: bool) -> None:
         if times:
             middle = statistics.median(times)
             print(f"{what}: {1000 * middle:.1f} ms in the median, {1000 * max(times):.0f} at worst")
-    print(f"{all_.documents} documents, the check is wrong about {len(all_.wrong)}")
+    print(f"{all_.valid} valid documents")
+    for verdict in Verdict:
+        print(f"{all_.verdicts[verdict]:6} {verdict.value}")
+    admitted = sum(line.startswith("invalid") for line in all_.wrong)
+    print(f"{all_.invalid} invalid documents, {admitted} admitted, {all_.late} by the grammar only")
     for line in [*all_.wrong, *all_.refused] if verbose else all_.wrong[:10]:
         print("      ", line)
 

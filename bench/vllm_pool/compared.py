@@ -35,14 +35,15 @@ class Servers:
 
 async def compared(servers: Servers, work: Work, seed: int) -> bool:
     """Print what was measured; return whether the bars are met."""
-    best = work.best_rate(2 * servers.blocks, BLOCK)
-    print(f"{work}: a cache of both memories hits {best:.1%}", flush=True)
     async with started(servers.options(), servers.folder) as pool:
         assert isinstance(pool, EnginePool)
         words = _words(await pool.facts())
+        prompts = work.prompts(f"ours {seed}", words)
+        best = work.best_rate(prompts, 2 * servers.blocks, BLOCK)
+        print(f"{work}: a cache of both memories hits {best:.1%}", flush=True)
         turns = await measured(in_turn(pool), work.prompts(f"turns {seed}", words))
         _say("round robin", turns)
-        ours = await measured(pool.generate, work.prompts(f"ours {seed}", words))
+        ours = await measured(pool.generate, prompts)
         _say("by prefix", ours)
         for member in pool.status().members:
             print(f"    {member.model} is chosen by {member.prefix_source} {member.detail}")

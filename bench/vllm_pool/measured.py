@@ -20,6 +20,7 @@ from causerie.engines.fleet import ManagedEngine
 from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
 from causerie.settings import ModelSettings
+from vllm_pool.cache import Cache
 
 OWN = 48  # tokens of a prompt that no other one begins with
 REPLY = 8
@@ -44,17 +45,21 @@ class Work:
         draw.shuffle(every)
         return [[*start, *self._text(draw, words, OWN)] for start in every]
 
-    def best_rate(self, blocks: int, size: int) -> float:
-        """Return the share of tokens that one cache of so many blocks has, if all beginnings fit.
+    def best_rate(self, prompts: Sequence[Sequence[int]], blocks: int, size: int) -> float:
+        """Return the share of tokens that one cache of so many blocks of ``size`` tokens has.
 
-        Whole blocks are found again, so each beginning is read once.
+        The prompts come one after the other. Like vLLM, it finds whole blocks and never a whole
+        prompt; what fills no block, and the reply, takes blocks that nobody finds again.
         """
-        held = self.tokens // size
-        if self.beginnings * held + AT_ONCE * (OWN + REPLY) // size > blocks:
-            raise ValueError("the beginnings do not fit into the memory of both servers")
-        return (
-            (self.requests - self.beginnings) * held * size / (self.requests * (self.tokens + OWN))
-        )
+        cache = Cache(blocks)
+        hits = 0
+        for at, prompt in enumerate(prompts):
+            ends = range(size, len(prompt) + 1, size)
+            whole = [hash(tuple(prompt[:end])) for end in ends]
+            rest = -(-(len(prompt) + REPLY) // size) - len(whole)
+            held = cache.read([*whole, *(hash((at, one)) for one in range(rest))])
+            hits += min(held, (len(prompt) - 1) // size) * size
+        return hits / sum(map(len, prompts))
 
     def _text(self, draw: random.Random, words: int, tokens: int) -> list[int]:
         return draw.choices(range(1_000, words), k=tokens)

@@ -279,7 +279,7 @@ def test_unknown_keywords_and_formats_are_ignored_and_named(
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("iri", ["https://a.b/c?d#e", "urn:x:y"], ["", "//a", "a b"]),
+        ("iri", ["https://a.b/c?d#e", "urn:x:y", "file:///a/b"], ["", "//a", "a b", "a://"]),
         ("uri-reference", ["", "/a/b", "a?b", "#c", "https://a.b", "./x:y"],
          ["a b", "\\a", "//", "%zz"]),
         ("iri-reference", ["/a"], ["a b"]),
@@ -289,8 +289,9 @@ def test_unknown_keywords_and_formats_are_ignored_and_named(
         ("idn-hostname", ["a-b.c"], ["-a", "a..b"]),
         ("json-pointer", ["", "/", "/a~0b/~1", "/a//b"], ["a", "/~2", "/~"]),
         ("relative-json-pointer", ["0", "1#", "2/a"], ["", "01", "-1", "1a", "#"]),
-        ("regex", ["", "^a+b?$", "(?:a|b)*", "[^a-z0-9]{2}", "\\d\\."],
-         ["(", "[", "a)", "*", "[z-a]"]),
+        ("regex", ["", "^a+b?$", "(?:a|b)*", "[^a-z0-9]{2}", "\\d\\.", "^/a/(.*)$", "a{3,16}",
+                   "a{2,}b{0,2}"],
+         ["(", "[", "a)", "*", "[z-a]", "a{3,2}"]),
     ],
 )  # fmt: skip
 def test_every_format_of_the_standard_is_enforced(
@@ -421,6 +422,15 @@ def follows(text: str, schema: Any) -> bool:
          ['{"a": 1}', '{"b": 1}'], ["{}", '{"a": 1, "b": 1}']),
         ({"oneOf": [of("a", a=NUMBER), of("b", b=NUMBER)]}, ['{"a": 1}', '{"b": 1}'],
          ['{"a": 1, "b": 1}', '{"a": 1, "c": 1}', "{}"]),
+        ({"oneOf": [{**of(a={}, c={}), "additionalProperties": False},
+                    {**of(b={}, c={}), "additionalProperties": False}]},
+         ['{"a": 1}', '{"a": 1, "c": 1}', '{"b": 1}'], ["{}", '{"c": 1}', '{"a": 1, "b": 1}']),
+        ({"oneOf": [of("k", k={"type": "string", "pattern": "^a$"}),
+                    of("k", k={"type": "string", "pattern": "^b$"})]},
+         ['{"k": "a"}', '{"k": "b"}'], ['{"k": "c"}']),
+        ({"oneOf": [{**of(**{f"a{at}": {} for at in range(9)}), "additionalProperties": False},
+                    {**of(x=of(b=KIND), y=of(b=KIND)), "additionalProperties": False}]},
+         ['{"a0": 1, "a8": 1}', '{"a8": 1}', '{"x": {"b": "a"}}'], ["{}", '{"a1": 1, "x": {}}']),
         ({"oneOf": [{"type": "string"}, {"const": "x"}, NUMBER]}, ['"y"', "1"], ['"x"', "true"]),
         ({**of(a={}, b={}), "minProperties": 1}, ['{"a": 1}', '{"b": 1}', '{"a": 1, "b": 1}'],
          ["{}"]),

@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 from accountkit import PASSWORD, World
-from configurekit import configured
+from configurekit import added, configured
 from consolekit import Page, ScriptedServiceView, Visitor, console_of
 from operationskit import Market
+from sqlalchemy import select
+from structlog.testing import capture_logs
 
+from causerie.accounts.people import SYSTEM
+from causerie.alerts.book import Delivery, DeliveryState
+from causerie.alerts.condition import Condition
+from causerie.alerts.message import AlertKind
 from causerie.console.pages.settings_entries import DOORS, MODELS
 from causerie.console.settings_form import SettingsForm
+from causerie.errors import InvalidRequest
+from causerie.store.alerts import SqlAlertBook
+from causerie.store.tables import alert_deliveries, alerts
+from causerie.store.tables import configuration_entries as table
 
 OWN, DOOR_LIST = "/operator/models", "/operator/doors"
 
@@ -109,6 +119,45 @@ async def test_a_door_is_opened_limited_and_closed(desk: tuple[Visitor, Market])
     assert "5 at once" in (await visitor.get(DOOR_LIST)).text
     assert (await visitor.post(f"{path}/delete", {})).target == f"{DOOR_LIST}?done=door-deleted"
     assert "there is no such" in unescape((await visitor.get(f"{OWN}/{path[-8:]}")).text).casefold()
+
+
+async def test_what_a_newer_version_has_made_is_skipped_and_shown(
+    desk: tuple[Visitor, Market], lite: World
+) -> None:
+    visitor, market = desk
+    made = await added(market, "model", id="own", engine="fake")
+    alert, delivery = AlertKind.JOB, DeliveryState.FAILED
+    lasting = Condition("job:new", alert, "A job fails", level=1)
+    book = SqlAlertBook(lite.database)
+    sent = Delivery("d", "ops", "", alert, True, "A job fails", {}, lite.now, delivery)
+    await book.fire(lasting, [sent], lite.now, lite.now)
+    copy = select(table).where(table.c.id == made.id)
+    async with lite.database.writing() as connection:
+        row = (await connection.execute(copy)).mappings().one()
+        newer = {"id": "cfg_pager", "kind": "pager", "name": "night shift"}
+        await connection.execute(table.insert().values({**row, **newer}))
+        await connection.execute(alerts.update().values(kind="disk"))
+        await connection.execute(alert_deliveries.update().values(state="held", next_at=lite.now))
+    configuration = market.service.configuration
+    assert configuration is not None
+    with capture_logs() as lines:
+        assert (await configuration.reload()).applied
+    assert [line["name"] for line in lines if "skipped" in line["event"]] == ["night shift"]
+    assert "own" in market.services.models()
+    for path in (OWN, DOOR_LIST, "/operator/alerts"):
+        assert "night shift" in (await visitor.get(path)).text
+    assert not await book.alerts()
+    assert not await book.deliveries(9)
+    assert await book.claim(lite.now, lite.now, 9) == ()
+    entries = market.services.configuration
+    *_, last = await entries.every(SYSTEM)
+    assert (last.kind, last.in_force, last.settings["name"]) == ("pager", False, "night shift")
+    assert "does not know" in last.problems[0]
+    with pytest.raises(InvalidRequest, match="'pager'"):
+        await entries.switch(SYSTEM, "cfg_pager", enabled=False)
+    await entries.switch(SYSTEM, made.id, enabled=False)  # others can be changed
+    await entries.delete(SYSTEM, "cfg_pager")
+    assert "night shift" not in (await visitor.get(OWN)).text
 
 
 def test_a_form_gives_back_what_it_was_made_of() -> None:

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from causerie.accounts.entry import StoredEntry
-from causerie.composition.entries import entry_of, reasons
+from causerie.composition.entries import origin_of, reasons
 from causerie.settings import Loaded, Secret
 from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path
@@ -38,7 +38,7 @@ def tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
     """Say of each stored entry that is not in force why."""
     for each in stored:
         for reason in reasons(each, loaded) if each.enabled else ("switched off",):
-            typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)
+            typer.echo(f"{origin_of(each)} is not in force: {reason}", err=True)
 
 
 def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from causerie.accounts.entry import StoredEntry
-from causerie.composition.entries import SECTIONS, entry_of, reasons
+from causerie.composition.entries import SECTIONS, entry_of, known, reasons
 from causerie.settings import Loaded
 from causerie.settings.edit import by_hand
 from causerie.settings.entries import Entry, EntryKey, without_switched_off
@@ -22,7 +22,7 @@ _HEAD = """\
 
 def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
     """Return the entries as text: by kind, oldest first."""
-    usable = without_switched_off([entry_of(each) for each in stored], loaded)
+    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
     kept = {one.key: one for one in usable}
     tables = [
         "\n".join(_table(each, kept, loaded))

@@ -20,7 +20,7 @@ from msgspec import structs
 from causerie.accounts.entry import StoredEntry
 from causerie.composition.certificates import tls_digest
 from causerie.composition.control import answering
-from causerie.composition.entries import checked_with
+from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.replicas import parts_of, replicated
 from causerie.composition.service import listen, service
@@ -129,6 +129,7 @@ async def _with_entries(
     stored = await stored_entries(loaded.settings.store, credentials.store)
     if not stored:
         return loaded, credentials, ()
+    warn_of_unknown(stored)
     loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
     return loaded, credentials, stored
 

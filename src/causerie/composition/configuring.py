@@ -16,7 +16,15 @@ from causerie.accounts.entries import Entries, EntryChange, meanwhile
 from causerie.accounts.entry import EntryDraft, EntryKind, StoredEntry
 from causerie.accounts.people import SYSTEM, Actor
 from causerie.alerts.signature import secret_bytes
-from causerie.composition.entries import SECTIONS, entry_of, in_force, moved, new_problems, reasons
+from causerie.composition.entries import (
+    SECTIONS,
+    entry_of,
+    in_force,
+    known,
+    moved,
+    new_problems,
+    reasons,
+)
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -51,12 +59,19 @@ class LiveConfiguration:
         self._trials = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Providers first; of each kind those of the file, then the others, oldest first."""
+        """Providers first; of each kind those of the file, then the others, oldest first.
+
+        Those of kinds that this version does not know come last.
+        """
         await self._entries.look(actor)
         loaded, stored = self._configuration().loaded, await self._entries.every()
         made = [_view(each, loaded) for each in stored]
         filed = list(_filed(loaded))
-        return [each for kind in SECTIONS for each in (*filed, *made) if each.kind == kind]
+        others = [each for each in made if each.kind not in SECTIONS]
+        return [
+            *(each for kind in SECTIONS for each in (*filed, *made) if each.kind == kind),
+            *others,
+        ]
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         """One of the database; raises :class:`NotFound`."""
@@ -85,7 +100,7 @@ class LiveConfiguration:
         await self._entries.may_change(actor)
         async with self._turn:
             stored = await self._entries.every()
-            before = _one(stored, id)
+            before = _known(_one(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
             return await self._change(actor, stored, before, after)
@@ -128,6 +143,7 @@ class LiveConfiguration:
         return EntryChange(before, self._after(actor, before, step.wish))
 
     def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
+        _known(before)
         if wish.version not in (None, before.version):
             raise meanwhile()
         after = self._entries.changed(actor, before, _draft(before.kind, wish))
@@ -218,7 +234,7 @@ class LiveConfiguration:
             loaded = await asyncio.to_thread(configuration.read, stored)
         except SettingsError as error:
             raise _invalid([str(problem) for problem in error.problems]) from error
-        entries = [entry_of(each) for each in stored]
+        entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
         if found := new_problems(entries, loaded, configuration.loaded, keys):
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
@@ -309,6 +325,14 @@ def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     raise NotFound("There is no such entry in the database.", code="not_found")
 
 
+def _known(stored: StoredEntry) -> StoredEntry:
+    """Return the entry; raise :class:`InvalidRequest` for a kind that a newer version has made."""
+    if stored.kind not in SECTIONS:
+        words = f"This version does not know entries of the kind {stored.kind!r}."
+        raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
+    return stored
+
+
 def _invalid(problems: Sequence[str]) -> InvalidRequest:
     words = "The configuration would not hold: " + "; ".join(problems)
     metadata = {"problems": list(problems)}
@@ -330,7 +354,7 @@ def _origin(url: str) -> str:
 
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
-    entry = entry_of(stored)
+    label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
     return EntryView(
         id=stored.id,
         kind=stored.kind,
@@ -340,7 +364,7 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
         enabled=stored.enabled,
         in_force=in_force(stored, loaded),
         problems=reasons(stored, loaded),
-        settings={NAMES[entry.section]: stored.name, **stored.body},
+        settings={label: stored.name, **stored.body},
         has_key=stored.credential is not None or stored.unreadable,
         version=stored.version,
         created_at=stored.created_at,

@@ -7,11 +7,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import structlog
+
 from causerie.accounts.entry import EntryKind, StoredEntry
 from causerie.composition.validated import checked
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
+
+log = structlog.get_logger(__name__)
 
 SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
     {
@@ -27,12 +31,32 @@ SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
 
 KINDS: Mapping[Section, EntryKind] = MappingProxyType({two: one for one, two in SECTIONS.items()})
 _WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
+_UNKNOWN = "this version does not know entries of this kind; a newer one has made it"
 _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
+
+
+def known(stored: Sequence[StoredEntry]) -> Sequence[StoredEntry]:
+    """Return the entries of kinds that this version knows; a newer one may have made others."""
+    return [each for each in stored if each.kind in SECTIONS]
+
+
+def warn_of_unknown(stored: Sequence[StoredEntry]) -> None:
+    """Log each entry that is skipped because its kind is not known."""
+    for each in stored:
+        if each.kind not in SECTIONS:
+            log.warning("entry of an unknown kind skipped", kind=each.kind, name=each.name)
 
 
 def entry_of(stored: StoredEntry) -> Entry:
     """Return the entry as the settings take it."""
     return Entry(SECTIONS[stored.kind], stored.name, stored.body, stored.enabled)
+
+
+def origin_of(stored: StoredEntry) -> str:
+    """Return what messages call an entry, also of a kind that is not known."""
+    if stored.kind in SECTIONS:
+        return entry_of(stored).origin
+    return f'the entry of {stored.kind} "{stored.name}"'
 
 
 def checked_with(
@@ -75,19 +99,22 @@ def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None 
 
     Raises :class:`SettingsError` if the file does not hold.
     """
-    return merged(read, [entry_of(each) for each in stored if not each.unreadable], text)
+    return merged(read, [entry_of(each) for each in known(stored) if not each.unreadable], text)
 
 
 def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
     """Return why an entry that is switched on is not in force."""
     if not stored.enabled:
         return ()
+    if stored.kind not in SECTIONS:
+        return (_UNKNOWN,)
     return (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry_of(stored).key, ())
 
 
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
     """Return true if the entry is a part of these settings."""
-    return stored.enabled and not stored.unreadable and entry_of(stored).key not in loaded.left_out
+    usable = stored.enabled and not stored.unreadable and stored.kind in SECTIONS
+    return usable and entry_of(stored).key not in loaded.left_out
 
 
 def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

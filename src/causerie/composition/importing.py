@@ -11,7 +11,7 @@ from causerie.accounts.entries import Entries, EntryChange, changed_settings
 from causerie.accounts.entry import EntryDraft, StoredEntry
 from causerie.accounts.people import SYSTEM
 from causerie.alerts.signature import secret_bytes
-from causerie.composition.entries import KINDS, entry_of, merged_with, moved, new_problems
+from causerie.composition.entries import KINDS, entry_of, known, merged_with, moved, new_problems
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import secret_value
 from causerie.settings.entries import Entry, ReadWith, merged
@@ -48,7 +48,7 @@ class EntryImport:
     async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
         """Return what would be done. Raises :class:`SettingsError` with all problems."""
         stored = await self._entries.every()
-        by_key = {entry_of(each).key: each for each in stored}
+        by_key = {entry_of(each).key: each for each in known(stored)}
         findings, steps = Findings(), list[ImportStep]()
         for one in filed:
             with findings.collecting():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -118,6 +118,11 @@ class EntryProblems:
     def any(self, *fields: str) -> bool:
         """Return true if one of these fields has a problem."""
         return any(field in self._by_field for field in fields)
+
+
+def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
+    """Return the entries that a newer version has made and this one skips."""
+    return [each for each in entries if each.kind not in get_args(EntryKind)]
 
 
 def origin_of(kind: EntryKind, name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, func, or_, select
+from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,7 +27,11 @@ class SqlAlertBook:
 
     async def alerts(self) -> Sequence[StoredAlert]:
         """All that are kept, newest first."""
-        query = select(alerts).order_by(alerts.c.since.desc(), alerts.c.key)
+        query = (
+            select(alerts)
+            .where(alerts.c.kind.in_(AlertKind))
+            .order_by(alerts.c.since.desc(), alerts.c.key)
+        )
         async with self._database.reading() as connection:
             return [_alert(row) for row in (await connection.execute(query)).mappings()]
 
@@ -104,7 +108,7 @@ class SqlAlertBook:
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         """Take up to so many that are due."""
         table = alert_deliveries
-        query = select(table).where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
         async with self._database.reading() as connection:
             due = [_delivery(row) for row in (await connection.execute(query)).mappings()]
         if not due:
@@ -128,7 +132,7 @@ class SqlAlertBook:
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         """Return the newest."""
         table = alert_deliveries
-        query = select(table).order_by(table.c.at.desc(), table.c.id).limit(most)
+        query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
         async with self._database.reading() as connection:
             return [_delivery(row) for row in (await connection.execute(query)).mappings()]
 
@@ -140,6 +144,13 @@ class SqlAlertBook:
             await connection.execute(
                 table.delete().where(table.c.at < before, table.c.next_at.is_(None))
             )
+
+
+def _known() -> Select[Any]:
+    """Select deliveries of kinds and states that this version knows; a newer one has others."""
+    columns = alert_deliveries.c
+    known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
+    return select(alert_deliveries).where(known)
 
 
 async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:

@@ -1,7 +1,8 @@
 """Proof that the options of a ``oneOf`` exclude each other.
 
-Only provable reasons count: different types, different constants, or a
-required property whose schemas exclude each other. Knows nothing of grammars.
+Only provable reasons count: different types, different constants, a required
+property whose schemas exclude each other, or one that the other option shuts
+out. Knows nothing of grammars.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class SchemaDisjointness:
                 return True
         if frame != {"object"}:
             return False
+        if _shuts_out(a, b.get("required")) or _shuts_out(b, a.get("required")):
+            return True
         for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
             first, second = _property(a, name), _property(b, name)
             if first is None or second is None:
@@ -136,6 +139,14 @@ def _kind(value: object) -> str:
 def _property(schema: Mapping[str, object], name: str) -> object:
     declared = schema.get("properties")
     return declared.get(name) if isinstance(declared, Mapping) else None
+
+
+def _shuts_out(schema: Mapping[str, object], required: object) -> bool:
+    """Return whether an object lets no property in of which one is required."""
+    if schema.get("additionalProperties") is not False or "patternProperties" in schema:
+        return False
+    named = schema.get("properties", {})
+    return isinstance(named, Mapping) and any(name not in named for name in _strings(required))
 
 
 def _sequence(value: object) -> Sequence[object]:

@@ -54,10 +54,11 @@ SAID_BY_PATTERN = frozenset({
 """Names that Zod gives to the pattern which it writes alongside them."""
 
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\-]|%[0-9A-Fa-f]{2})"
-# Absolute addresses with a registered name or without an authority; no IP literals in brackets.
+# Absolute addresses with a registered name, an empty authority or none; no IP literals in brackets.
 _URI = (
     r"[A-Za-z][A-Za-z0-9+.\-]*:"
-    rf"(?://[A-Za-z0-9._~\-]+(?::[0-9]{{1,5}})?(?:/{_SEGMENT}*)*|{_SEGMENT}+(?:/{_SEGMENT}*)*)"
+    rf"(?://[A-Za-z0-9._~\-]+(?::[0-9]{{1,5}})?(?:/{_SEGMENT}*)*|//(?:/{_SEGMENT}+)+"
+    rf"|{_SEGMENT}+(?:/{_SEGMENT}*)*)"
     rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:#(?:{_SEGMENT}|[/?])*)?"
 )
 _HEX = "[0-9A-Fa-f]"
@@ -74,9 +75,17 @@ _TEMPLATE = (
     rf"|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
 )
 # Characters, escapes, classes and groups of these, each with a quantifier: part of ECMAScript's.
+_COUNTS_OF_REGEX = "|".join(
+    (
+        *(f"{low},[{low}-9]" for low in range(10)),
+        "[0-9],[1-9][0-9]",
+        "[0-9]{1,2},?",
+    )
+)
 _ATOM_OF_REGEX = (
-    r"(?:[A-Za-z0-9 _\-,:;@#%&=<>!'~`\"]|\\[dDwWsS.*+?()\[\]{}|/^$\\]|\."
-    r"|\[\^?(?:[A-Za-z0-9_ .]|\\[dDwWsS]|a-z|A-Z|0-9)+\])(?:[*+?]|\{[0-9]{1,2}\})?"
+    r"(?:[A-Za-z0-9 _\-,:;@#%&=<>!'~`\"/]|\\[dDwWsS.*+?()\[\]{}|/^$\\]|\."
+    r"|\[\^?(?:[A-Za-z0-9_ .]|\\[dDwWsS]|a-z|A-Z|0-9)+\])"
+    rf"(?:[*+?]|\{{(?:{_COUNTS_OF_REGEX})\}})?"
 )
 _GROUP_OF_REGEX = rf"\((?:\?:)?(?:{_ATOM_OF_REGEX})+(?:\|(?:{_ATOM_OF_REGEX})+)*\)[*+?]?"
 _REGEX = rf"\^?(?:{_ATOM_OF_REGEX}|{_GROUP_OF_REGEX})*\$?"

@@ -186,8 +186,13 @@ class SchemaNarrowing:
         held: list[Schema] = []
         count = 1
         for rival in rivals:
-            opposite = self._negation.of(_list(schema["oneOf"])[rival])
+            excluded = _list(schema["oneOf"])[rival]
+            opposite = self._negation.of(excluded)
             ways = _possible(_possible(opposite.ways, schema), self._target(option))
+            apart = SchemaDisjointness(self._resolve)
+            ways = [way for way in ways if apart.overlaps([way, option], within=None)]
+            others = self._foreign(excluded, option)
+            ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
             count *= max(len(ways), 1)
             if not ways and opposite.complete:
                 return None
@@ -199,6 +204,16 @@ class SchemaNarrowing:
             return parts.place("oneOf", at)
         closing = self._closing(schema, option) if parts.alone else {}
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
+
+    def _foreign(self, rival: object, option: object) -> list[Schema]:
+        """Return ways to break a rival without other properties: those that the option names."""
+        closed = self._target(rival)
+        if closed.get("additionalProperties") is not False or "patternProperties" in closed:
+            return []
+        named = closed.get("properties")
+        known = named if isinstance(named, Mapping) else {}
+        names = dict.fromkeys(name for name in self._names(option) if name not in known)
+        return [{"type": "object", "required": [name]} for name in names]
 
     def _closing(self, schema: Schema, option: object) -> Schema:
         target = self._target(option)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from causerie.console.channel_form import FIELDS, ChannelForm, ChannelKind, new_secret
-from causerie.console.entries import EntryProblems, entries_of, origin_of
+from causerie.console.entries import EntryProblems, entries_of, of_unknown_kinds, origin_of
 from causerie.console.pages.entry_pages import EntryKindWords, EntryPages
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, NotFound
@@ -101,7 +101,8 @@ class AlertsPages(EntryPages):
     async def _show(self, context: RequestContext, tested: ChannelTest | None = None) -> None:
         view = await self._desk.see(context.actor)
         entries = await entries_of(self._configuration, context.actor)
-        await context.show(_PAGE, view=view, channels=list(_rows(entries)), tested=tested)
+        channels, unknown = list(_rows(entries)), of_unknown_kinds(entries)
+        await context.show(_PAGE, view=view, channels=channels, tested=tested, unknown=unknown)
 
     async def _form(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.console.entries import EntryProblems, entries_of, origin_of
+from causerie.console.entries import EntryProblems, entries_of, of_unknown_kinds, origin_of
 from causerie.console.fields import FormFields
 from causerie.console.pages.entry_pages import EntryFormPages, EntryKindWords
 from causerie.console.paging import page_of
@@ -188,7 +188,8 @@ class SettingsEntryPages(EntryFormPages[SettingsForm]):
         entries = await entries_of(self._configuration, context.actor)
         own = [each for each in entries if each.kind in self._words.kinds]
         page = page_of(own, context.query, self._texts, _COLUMNS)
-        await context.show(self._kind.list_template, page=page)
+        unknown = of_unknown_kinds(entries)
+        await context.show(self._kind.list_template, page=page, unknown=unknown)
 
     def _empty(self) -> SettingsForm:
         return SettingsForm(self._kind.fields)

@@ -1,0 +1,173 @@
+"""Documents under the grammar of a schema: what it admits, and by which rule it excludes others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from llguidance import LLMatcher, LLTokenizer
+
+from causerie.chat.answer import answer_plan
+from causerie.chat.schema import WhiteSpace
+from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import validate_json
+from causerie.errors import ServiceError
+from causerie.protocol.request import JsonSchema
+
+_TOKENIZER = LLTokenizer("byte")
+_TRIES = 5_000  # states that the search for an order may pass
+_HOLDING_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_HOLDING_DATA = ("const", "enum", "default", "examples", "example")
+
+
+class Verdict(Enum):
+    """What becomes of a document."""
+
+    ADMITTED = "admitted"
+    ORDER = "excluded: its properties stand in another order than the schema's"
+    UNNAMED = "excluded: it has properties that the schema neither names nor mentions"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether the grammar admits a document, where it stops, and what the last check says."""
+
+    verdict: Verdict
+    grammar: bool
+    fault: str = ""
+
+
+class Judge:
+    """Of documents by one schema: its ``grammar``, and the ``rules`` of the last check."""
+
+    def __init__(self, schema: Any, grammar: str, rules: Mapping[str, object]) -> None:
+        self._schema = schema
+        self._start = LLMatcher(_TOKENIZER, grammar, log_level=0)
+        self._rules = rules
+        self._orders = list(_orders(schema))
+
+    async def of(self, document: Any, *, why: bool = True) -> Judgement:
+        """Return what becomes of a document; ``why`` looks for the rule that excludes it."""
+        text = json.dumps(document, ensure_ascii=False)
+        stops = self._stops(text)
+        fault = validate_json(text, self._rules) or ""
+        if stops is None:
+            return Judgement(Verdict.EXCLUDED if fault else Verdict.ADMITTED, True, fault)
+        if not why:
+            return Judgement(Verdict.EXCLUDED, False, fault)
+        if not fault and self._in_order(document):
+            return Judgement(Verdict.ORDER, False)
+        opened = _opened(self._schema)
+        if opened != self._schema and await _admitted(opened, document):
+            return Judgement(Verdict.UNNAMED, False, fault)
+        return Judgement(Verdict.EXCLUDED, False, fault or f"the grammar stops behind {stops!r}")
+
+    def _stops(self, text: str) -> str | None:
+        """Return the last characters that the grammar admits, or ``None`` if it admits all."""
+        matcher = self._start.deep_copy()
+        data = text.encode()
+        taken = matcher.try_consume_tokens(list(data))
+        if taken == len(data) and matcher.is_accepting():
+            return None
+        return data[max(taken - 60, 0) : taken].decode(errors="replace")
+
+    def _in_order(self, document: Any) -> bool:
+        """Return whether the grammar admits the document with its properties in some order."""
+        tries = iter(range(_TRIES))
+        ways = self._written(document, self._start, tries)
+        return any(matcher.is_accepting() for matcher in ways)
+
+    def _written(self, value: Any, at: LLMatcher, tries: Iterator[int]) -> Iterator[LLMatcher]:
+        """Yield the states behind a value, whose properties stand in any order."""
+        if isinstance(value, dict) and value:
+            yield from self._members(value, at, tries, "{")
+        elif isinstance(value, list) and value:
+            yield from self._items(value, at, tries, "[")
+        elif (there := _behind(at, json.dumps(value, ensure_ascii=False), tries)) is not None:
+            yield there
+
+    def _members(
+        self, left: Mapping[str, Any], at: LLMatcher, tries: Iterator[int], before: str
+    ) -> Iterator[LLMatcher]:
+        if not left:
+            if (end := _behind(at, "}", tries)) is not None:
+                yield end
+            return
+        for name in self._sorted(left):
+            key = f"{before}{json.dumps(name, ensure_ascii=False)}: "
+            if (there := _behind(at, key, tries)) is not None:
+                rest = {other: left[other] for other in left if other != name}
+                for behind in self._written(left[name], there, tries):
+                    yield from self._members(rest, behind, tries, ", ")
+
+    def _sorted(self, names: Mapping[str, Any]) -> list[str]:
+        """Return names in the order of the part of the schema that has most of them."""
+        order = max(self._orders, key=lambda one: len(one.keys() & names.keys()), default={})
+        return sorted(names, key=lambda name: order.get(name, len(order)))
+
+    def _items(
+        self, left: list[Any], at: LLMatcher, tries: Iterator[int], before: str
+    ) -> Iterator[LLMatcher]:
+        if not left:
+            if (end := _behind(at, "]", tries)) is not None:
+                yield end
+        elif (there := _behind(at, before, tries)) is not None:
+            for behind in self._written(left[0], there, tries):
+                yield from self._items(left[1:], behind, tries, ", ")
+
+
+def grammar_of(expression: str, rules: str) -> str:
+    """Return the whole grammar of an answer."""
+    return f"%llguidance {{}}\nstart: {expression}\n{rules}"
+
+
+async def _admitted(schema: Any, document: Any) -> bool:
+    output = JsonSchema(schema, "schema")
+    try:
+        plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
+    except ServiceError:
+        return False
+    judge = Judge(schema, grammar_of(plan.expression, plan.rules), plan.checked or {})
+    judged = await judge.of(document)
+    return judged.verdict in (Verdict.ADMITTED, Verdict.ORDER)
+
+
+def _behind(at: LLMatcher, text: str, tries: Iterator[int]) -> LLMatcher | None:
+    """Return the state behind a text, or ``None`` where it is not admitted."""
+    if next(tries, None) is None:
+        return None
+    matcher, data = at.deep_copy(), list(text.encode())
+    return matcher if matcher.try_consume_tokens(data) == len(data) else None
+
+
+def _orders(schema: Any) -> Iterator[Mapping[str, int]]:
+    """Yield the places of the properties, for each part of a schema that names some."""
+    if isinstance(schema, Mapping):
+        for key, part in schema.items():
+            if key == "properties" and isinstance(part, Mapping):
+                yield {name: at for at, name in enumerate(part)}
+            yield from _orders(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _orders(part)
+
+
+def _opened(schema: Any) -> Any:
+    """Return the schema with ``additionalProperties: true`` wherever that is not mentioned."""
+    if isinstance(schema, list):
+        return [_opened(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {
+        key: {name: _opened(one) for name, one in part.items()}
+        if key in _HOLDING_SCHEMAS and isinstance(part, Mapping)
+        else part
+        if key in _HOLDING_DATA
+        else _opened(part)
+        for key, part in schema.items()
+    }
+    return {"additionalProperties": True, **made} if "properties" in schema else made
