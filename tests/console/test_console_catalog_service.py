@@ -196,7 +196,9 @@ async def test_a_dead_provider_is_down_on_every_page_and_not_asked_first(tmp_pat
                 explanation = await answer.json()
             assert explanation["goes_to"] == "up/m"
             [route] = explanation["routes"]
-            assert [each["state"] for each in route["places"]] == ["up", "down"]
+            first, last = (each["state"] for each in route["places"])
+            assert first == "up"
+            assert last in ("down", "half_open")  # half a second later one request tries it
             assert [each["target"] for each in route["places"]] == ["up/m", "dead/m"]
 
 
