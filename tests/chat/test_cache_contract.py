@@ -173,8 +173,8 @@ async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat)
         assert min(conversation.shares) >= SHARE, conversation.shares
 
 
-async def test_many_turns_compute_no_token_twice(chat: TextChat) -> None:
-    await take_turns(chat, 2 * len(SHORT_TURNS))
+async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
+    await forty_turns(chat)
 
 
 async def test_forty_turns_where_states_cannot_be_cut_back(gguf: Path, tmp_path: Path) -> None:
@@ -184,12 +184,12 @@ async def test_forty_turns_where_states_cannot_be_cut_back(gguf: Path, tmp_path:
     await engine.start()
     try:
         async with compiling(engine) as chat:
-            await take_turns(chat, 40)
+            await forty_turns(chat)
     finally:
         await engine.stop()
 
 
-async def take_turns(chat: TextChat, turns: int) -> None:
+async def forty_turns(chat: TextChat) -> None:
     """At temperature 1, where a model often writes a text in other tokens than a tokenizer."""
     conversation = Conversation(
         [Message("system", "You answer in few words.")],
@@ -198,9 +198,9 @@ async def take_turns(chat: TextChat, turns: int) -> None:
         SamplingParams(temperature=1.0, seed=24),
         "why?",
     )
-    for number in range(turns):
+    for number in range(40):
         await conversation.turn(chat, number)
-    assert len(conversation.shares) == turns - 1
+    assert len(conversation.shares) == 39
     assert min(conversation.shares) >= SHARE, conversation.shares
 
 
