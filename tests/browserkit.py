@@ -204,7 +204,8 @@ class Execution:
     async def open(self, title: str) -> None:
         """Go to a page by the navigation."""
         link = self.page.locator("nav a").get_by_text(title, exact=True)
-        folded = self.page.locator("nav details:not([open])").filter(has=link)
+        inside = self.page.locator("a").get_by_text(title, exact=True)
+        folded = self.page.locator("nav details:not([open])").filter(has=inside)
         if await folded.count():
             await folded.locator("summary").click()
         await link.click()

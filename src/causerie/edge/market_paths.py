@@ -24,6 +24,10 @@ _KEY_ERRORS = ("400", "401", "403", "404", "429", "503")
 
 def market_paths() -> dict[str, Schema]:
     """By path, below the usual prefix of a router."""
+    return _catalog_paths() | _key_paths() | _completion_paths()
+
+
+def _catalog_paths() -> dict[str, Schema]:
     return {
         f"{BASE}/models": {"get": _models("routerListModels", "List the catalog", OPEN)},
         f"{BASE}/models/user": {
@@ -53,6 +57,11 @@ def market_paths() -> dict[str, Schema]:
                 *_id(),
             )
         },
+    }
+
+
+def _key_paths() -> dict[str, Schema]:
+    return {
         f"{BASE}/key": {
             "get": _own(
                 "routerShowKey",
@@ -75,6 +84,11 @@ def market_paths() -> dict[str, Schema]:
                 in_query("id", "The `id` of its completion.", text(), required=True),
             )
         },
+    }
+
+
+def _completion_paths() -> dict[str, Schema]:
+    return {
         f"{BASE}/chat/completions": {
             "post": completion(
                 "RouterRequest",

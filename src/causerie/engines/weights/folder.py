@@ -98,7 +98,8 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _listed(path)
-    return _facts(path, files, _weights(path, files) if weights else [])
+    config = _config(path, files)
+    return _facts(path, files, config, _weights(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -107,17 +108,24 @@ def read_openvino_folder(path: Path) -> ModelFolder:
     Raises :class:`NotModelFolder` as well where the weights are of another kind.
     """
     files = _listed(path)
+    config = _config(path, files)
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:
         raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
-    return _facts(path, files, OPENVINO)
+    return _facts(path, files, config, OPENVINO)
 
 
-def _facts(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
-    """Return the facts; ``loaded`` are the names of the files that an engine loads."""
+def _config(path: Path, files: Mapping[str, int]) -> Mapping[str, object]:
+    """Return the object in the folder's config.json."""
     if _CONFIG not in files:
         raise NotModelFolder(path, f"it has no {_CONFIG}, which says what the model is")
-    config = read_object(path / _CONFIG)
+    return read_object(path / _CONFIG)
+
+
+def _facts(
+    path: Path, files: Mapping[str, int], config: Mapping[str, object], loaded: Sequence[str]
+) -> ModelFolder:
+    """Return the facts; ``loaded`` are the names of the files that an engine loads."""
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
         raise NotModelFolder(path, f"{_CONFIG} names no architecture (model_type)")
