@@ -52,7 +52,7 @@ def response() -> HttpResponse:
     source = Source()
     head: asyncio.Future[bytes] = source.loop.create_future()
     head.set_result(b"")
-    return HttpResponse(source, _NEVER, head, head, status=200)  # type: ignore[arg-type]
+    return HttpResponse(source, _NEVER, head, head, status=200)  # type: ignore[arg-type]  # a source without a socket
 
 
 async def said(pieces: Sequence[bytes], sink: Sequence[bool] | None, **fields: Any) -> list[Event]:

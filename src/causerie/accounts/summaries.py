@@ -80,7 +80,7 @@ class Summaries:
         ]
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
-        """What each key of a project has cost in 30 days; those without requests are not there."""
+        """Return the cost of each key of a project in 30 days; keys without requests are absent."""
         used = await self._used(actor, By.KEY, project_id)
         return {key: each.cost for key, each in used.items()}
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -57,17 +59,14 @@ class Statics:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
-        folder = files(__package__) / "static"
-        kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
-        texts = {name: kept.pop(name).decode() for name in list(kept) if _is_text(name)}
-        for name, content in kept.items():
+        others, texts = _contents()
+        for name, content in others.items():
             self._add(prefix, name, content)
         for name, parts in SHEETS.items():
-            self._add_sheet(
-                prefix, name, "\n".join(texts[f"{part}.css"] for part in parts), last_style
-            )
+            style = "".join(texts[f"{part}.css"] for part in parts)
+            self._add_sheet(prefix, name, style, last_style)
             last_style = b""
-        scripts = {name: _short(name, text) for name, text in texts.items() if name.endswith(".js")}
+        scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
         for name in scripts:
             self._add_script(prefix, name, scripts)
 
@@ -86,7 +85,7 @@ class Statics:
 
     def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
         located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
-        self._add(prefix, name, minify_styles(located).encode() + last_style)
+        self._add(prefix, name, located.encode() + last_style)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, str]) -> None:
         """A script after those that it imports, which it then names as they are named here.
@@ -117,8 +116,23 @@ def _is_text(name: str) -> bool:
     return name.endswith((".css", ".js"))
 
 
-def _short(name: str, script: str) -> str:
-    return script if name.endswith(".min.js") else minify_script(script)
+@cache
+def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+    """Return the files of the package: others as they are, and texts as they are sent.
+
+    Once for all addresses below which a service has them.
+    """
+    folder = files(__package__) / "static"
+    others = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
+    names = [name for name in others if _is_text(name)]
+    texts = {name: _short(name, others.pop(name).decode()) for name in names}
+    return MappingProxyType(others), MappingProxyType(texts)
+
+
+def _short(name: str, text: str) -> str:
+    if name.endswith(".css"):
+        return minify_styles(text)
+    return text if name.endswith(".min.js") else minify_script(text)
 
 
 def _kind(file: Traversable) -> bool:

@@ -25,7 +25,7 @@ _BATCH = 512  # tokens computed at once, each with a row of logits
 
 
 class Sized(Protocol):
-    """What decides the memory of a model: a file's header, or a folder."""
+    """Sizes that decide the memory of a model; a file's header or a folder has them."""
 
     @property
     def file_size(self) -> int:
