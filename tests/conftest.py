@@ -107,6 +107,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take off the group that xdist appends, by which ``--last-failed`` would not find the test."""
+    if not hasattr(report, "node"):  # the process that runs the test
+        return
+    tail = report.nodeid.rpartition("]")[2]  # a parameter may contain an @ too
+    report.nodeid = report.nodeid.removesuffix(tail) + tail.partition("@")[0]
+
+
 @pytest.fixture(autouse=True)
 def tidy(request: pytest.FixtureRequest) -> None:
     """An asynchronous test leaves no task behind; first in, so it looks after all others."""

@@ -138,8 +138,21 @@ async def test_two_models_answer_beside_each_other(page: Page, service: Front) -
     assert {each.model for each in asked} == {"small", THINKER}
     assert [len(each.messages) for each in asked] == [3, 3]
     assert await findings(page) == []
+    await expect(page.locator("#send")).to_be_visible()  # both replies are kept
     await page.reload()
     await expect(page.locator(".pane .turn")).to_have_count(8)
+
+
+async def test_a_page_that_closes_keeps_what_has_come_of_a_reply(
+    page: Page, service: Front
+) -> None:
+    service.pipeline.script = (TextDelta("One, two"), asyncio.Event())
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two")
+    await page.reload()
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two")
+    await expect(page.locator(".turn-assistant [data-is=state]")).to_have_text("Stopped")
 
 
 async def test_typing_goes_on_while_a_reply_streams_and_escape_stops_it(

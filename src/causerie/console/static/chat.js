@@ -124,6 +124,11 @@ class ChatPage {
     await this.list.put(this.current);
   }
 
+  /** Write down what has come of a reply: a page that is hidden may be closed without a word. */
+  keepArriving() {
+    if (this.busy) this.keep();
+  }
+
   /** Open the conversation that the address names, or begin a new one. */
   async open() {
     const id = location.hash.slice(1);
@@ -258,7 +263,13 @@ class ChatPage {
     element("again").addEventListener("click", () => this.enter());
     element("new").addEventListener("click", () => this.begin());
     addEventListener("hashchange", () => this.open());
-    addEventListener("pagehide", () => this.stop());
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.keepArriving();
+    });
+    addEventListener("pagehide", () => {
+      this.keepArriving();
+      this.stop();
+    });
     document.addEventListener("keydown", (event) => this.pressed(event));
   }
 

@@ -79,6 +79,7 @@ export class Conversations {
     if (this.database) {
       const transaction = this.database.transaction(STORES, "readwrite");
       change(Object.fromEntries(STORES.map((name) => [name, transaction.objectStore(name)])));
+      transaction.commit(); // a page that closes does not wait
       await new Promise((resolve, reject) => {
         transaction.oncomplete = resolve;
         transaction.onabort = transaction.onerror = () => reject(transaction.error);

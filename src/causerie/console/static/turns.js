@@ -143,8 +143,9 @@ class Reply {
     this.model = model;
     this.schema = schema;
     this.results = null; // what the tools gave, by hand
-    this.stopped = false;
+    this.stopped = false; // before its end, by hand or by a failure
     this.sound = false; // whether it may be sent back to the model
+    this.arriving = null; // the answer, until it is finished
     this.painting = 0;
     this.rested = 0;
     this.node = clone("assistant");
@@ -208,6 +209,7 @@ class Reply {
   /** Show what there is; several pieces within one frame are painted once. Where painting takes
    *  long, the next one waits: most of the time stays free for what the person types. */
   show(answer) {
+    this.arriving = answer;
     this.painting ||= requestAnimationFrame((began) => {
       if (began < this.rested) {
         this.painting = 0;
@@ -253,6 +255,7 @@ class Reply {
   settle(answer) {
     cancelAnimationFrame(this.painting);
     this.painting = 0;
+    this.arriving = null;
     this.finished = answer;
     this.endWaiting();
     this.paint(answer);
@@ -284,6 +287,7 @@ class Reply {
   fail(answer, failure) {
     const calls = answer.message.tool_calls;
     delete answer.message.tool_calls;
+    this.stopped = true;
     this.sound = Boolean(answer.message.content) && !calls;
     this.settle(answer);
     const note = part(this.node, "wrong");
@@ -366,14 +370,20 @@ class Reply {
     });
   }
 
+  /** What is kept of it. A reply that still arrives is kept as one that was stopped here. */
   plain() {
-    if (!this.sound) return null;
-    const { message, finish, usage, firstAt, thoughtAt, endedAt, id } = this.finished;
-    return {
-      model: this.model, schema: this.schema, results: this.results, stopped: this.stopped, id: this.id,
-      answer: { message, finish, usage, firstAt, thoughtAt, endedAt, id },
-    };
+    const { model, schema, results, stopped, id } = this;
+    if (this.arriving?.message.content) {
+      const message = { ...this.arriving.message };
+      delete message.tool_calls; // as in stop()
+      return { model, schema, results, stopped: true, id, answer: { ...kept(this.arriving), message } };
+    }
+    return this.sound ? { model, schema, results, stopped, id, answer: kept(this.finished) } : null;
   }
+}
+
+function kept({ message, finish, usage, firstAt, thoughtAt, endedAt, id }) {
+  return { message, finish, usage, firstAt, thoughtAt, endedAt, id };
 }
 
 function code(text) {
