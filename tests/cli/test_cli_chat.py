@@ -85,7 +85,7 @@ class Terminal:
         """Wait until the text is there; gives, and forgets, everything up to it."""
         while text not in self._shown:
             self._more.clear()
-            await asyncio.wait_for(self._more.wait(), 20)
+            await asyncio.wait_for(self._more.wait(), 60)
         before, _, self._shown = self._shown.partition(text)
         return before + text
 
@@ -101,7 +101,7 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self._process.wait(), 20)
+        return await asyncio.wait_for(self._process.wait(), 60)
 
 
 async def test_one_question() -> None:
