@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import commandkit
 import pytest
 from provider import ScriptedProvider, piece, running
 
@@ -29,15 +30,9 @@ CALLS = [
 ]
 
 
-async def run(*arguments: str, stdin: str | None = None, **environ: str) -> tuple[int, str, str]:
+async def run(*arguments: str, stdin: str = "", **environ: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of one run without a terminal."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from causerie.cli import main; main()", "chat", *arguments,
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environ},
-    )  # fmt: skip
-    out, err = await process.communicate((stdin or "").encode("utf-8", "surrogateescape"))
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return await commandkit.run("chat", *arguments, stdin=stdin, **environ)
 
 
 @pytest.fixture(autouse=True)

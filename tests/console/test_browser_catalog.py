@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -58,7 +59,7 @@ async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await expect(page).to_have_url(f"{root(fair)}/catalog?parameter=logprobs")
     await page.fill("[name=max]", "0.1")
     await expect(rows).to_have_count(1)
-    await expect(page).to_have_url(f"{root(fair)}/catalog?max=0.1&parameter=logprobs")
+    await expect(page).to_have_url(re.compile(r"max=0\.1"))
     await page.reload()
     await expect(rows).to_have_count(1)
     await expect(page.locator("[name=parameter][value=logprobs]")).to_be_checked()
