@@ -48,7 +48,7 @@ def serving(
     folder: Path,
     config: str,
     *,
-    ready_seconds: float = 60,
+    ready_seconds: float = 240,
     environment: Mapping[str, str] = SHARED_CORES,
     program: Sequence[str] | None = None,
     port: int | None = None,

@@ -161,7 +161,7 @@ async def test_the_strictest_limit_wins_and_says_whose_it_is(service_view: Servi
 
 
 async def test_a_budget_is_held_before_and_settled_after(service_view: ServiceView) -> None:
-    budget = Budget(Decimal("0.05"), BudgetPeriod.DAY, Unit.MONEY)
+    budget = Budget(Decimal("0.05"), BudgetPeriod.NEVER, Unit.MONEY)
     made = await service_view.office.key(bounds=LimitsAndBudgets(budgets=(budget,)))
     async with service_view.client(made.credential) as client:
         answered = 0
@@ -280,7 +280,7 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
     settings = config(url=hosted_database)
     with serving(folders[0], settings) as first, serving(folders[1], settings) as second:
         async with office(tmp_path, url=hosted_database) as opened:
-            budget = Budget(Decimal("0.01"), BudgetPeriod.DAY, Unit.MONEY)
+            budget = Budget(Decimal("0.01"), BudgetPeriod.NEVER, Unit.MONEY)
             spent = await opened.key(bounds=LimitsAndBudgets(budgets=(budget,)))
             async with ServiceView(first, opened).client(spent.credential) as client:
                 await say(client)
