@@ -165,6 +165,17 @@ async def moved(page: Page) -> float:
     return float(await page.evaluate(_MOVED))
 
 
+async def copied(page: Page, button: str) -> str:
+    """Press a button that copies, and return what it has put into the clipboard.
+
+    It says so for a moment only, which a slow browser may pass over.
+    """
+    await page.evaluate("navigator.clipboard.writeText('')")
+    await page.click(button)
+    found = await page.wait_for_function("navigator.clipboard.readText()")
+    return str(await found.json_value())
+
+
 async def sign_in(page: Page, root: str, user: User) -> None:
     """Through the form, as people do."""
     await page.goto(f"{root}/sign-in")
@@ -205,6 +216,7 @@ class Execution:
         """Go to a page by the navigation."""
         link = self.page.locator("nav a").get_by_text(title, exact=True)
         inside = self.page.locator("a").get_by_text(title, exact=True)
+        await link.wait_for(state="attached")  # what was clicked before may lead to it
         folded = self.page.locator("nav details:not([open])").filter(has=inside)
         if await folded.count():
             await folded.locator("summary").click()
@@ -235,15 +247,16 @@ class Execution:
 
     async def copied(self) -> str:
         """The secret that the dialog shows once, by its copy button; the dialog is closed."""
-        page = self.page
-        await page.click("dialog [data-copy=credential]")
-        await expect(page.locator("dialog [data-copy=credential]")).to_contain_text("Copied")
-        secret = str(await page.evaluate("navigator.clipboard.readText()"))
+        secret = await copied(self.page, "dialog [data-copy=credential]")
         assert re.fullmatch(r"ck_[A-Za-z0-9]+_\w+", secret)
-        async with page.expect_event("load"):  # the page behind is loaded anew
-            await page.click("dialog >> text=Done")
-        assert secret not in await page.content()
+        await self.done()
+        assert secret not in await self.page.content()
         return secret
+
+    async def done(self) -> None:
+        """Close the dialog of a key that was made."""
+        async with self.page.expect_event("load"):  # the page behind is loaded anew
+            await self.page.click("dialog >> text=Done")
 
     async def code(self, id: str) -> str:
         """Return the text that a tab of the dialog offers to copy."""

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from enginekit import Vllm
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from taskkit import LASTING_TASKS
 
 # How long an example takes says how busy the machine is, nothing of the code.
-settings.register_profile("causerie", deadline=None)
+settings.register_profile("causerie", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("causerie")
 
 # Images of containers often ask for no bytecode. Each service under test, of which there are
@@ -86,6 +86,16 @@ def _end(text: str) -> str:
     lines = text.splitlines()
     left_out = len(lines) - _LINES_KEPT
     return text if left_out <= 0 else "\n".join([f"({left_out} lines)", *lines[-_LINES_KEPT:]])
+
+
+_NAME_LENGTH = 200
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a case of a long text by its beginning: processes tell each other every name."""
+    if not isinstance(val, str | bytes) or len(val) <= _NAME_LENGTH:
+        return None
+    return f"{val[:40]!r} and so on, {len(val)} long"
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist too reads the groups in this hook, later ones unseen

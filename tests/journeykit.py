@@ -88,7 +88,7 @@ class Terminal:
         if self._process.poll() is None:
             os.close(self._master)  # hangs up
             try:
-                self._process.wait(30)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

@@ -155,6 +155,6 @@ def two_ports() -> int:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for what comes over a socket."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.005)

@@ -214,11 +214,11 @@ class RunningIssuer:
         """From now on; without anything: well."""
         data = json.dumps(ways).encode()
         asked = Request(f"{self.issuer}/behave", data)
-        urlopen(asked, timeout=10, context=self._trusted).close()
+        urlopen(asked, timeout=60, context=self._trusted).close()
 
     def asked(self) -> dict[str, int]:
         """Return the number of requests by path."""
-        with urlopen(f"{self.issuer}/asked", timeout=10, context=self._trusted) as response:
+        with urlopen(f"{self.issuer}/asked", timeout=60, context=self._trusted) as response:
             found: dict[str, int] = json.load(response)
             return found
 

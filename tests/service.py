@@ -48,7 +48,7 @@ def serving(
     folder: Path,
     config: str,
     *,
-    ready_seconds: float = 60,
+    ready_seconds: float = 240,
     environment: Mapping[str, str] = SHARED_CORES,
     program: Sequence[str] | None = None,
     port: int | None = None,
@@ -73,7 +73,7 @@ def serving(
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -83,7 +83,7 @@ def serving(
 def _await_ready(service: Service, deadline: float) -> None:
     while True:
         try:
-            with urllib.request.urlopen(f"{service.root}/health/ready", timeout=5):
+            with urllib.request.urlopen(f"{service.root}/health/ready", timeout=60):
                 return
         except (urllib.error.URLError, OSError) as error:
             if service.process.poll() is not None or time.monotonic() > deadline:

@@ -27,7 +27,7 @@ class Mailbox:
 
     async def letter(self) -> EmailMessage:
         """The next letter."""
-        return await asyncio.wait_for(self.letters.get(), 20)
+        return await asyncio.wait_for(self.letters.get(), 60)
 
 
 @asynccontextmanager

@@ -23,19 +23,31 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, NoReturn, Protocol
+from typing import IO, Any, BinaryIO, NoReturn, Protocol
 
 _IMPORTED = (
     "causerie.cli.root",
+    "causerie.cli.bench",
+    "causerie.cli.cached",
+    "causerie.cli.chat",
+    "causerie.cli.models",
+    "causerie.cli.commands.bench",
+    "causerie.cli.commands.cached",
+    "causerie.cli.commands.chat",
+    "causerie.cli.commands.models",
+    "causerie.cli.commands.pull",
     "causerie.cli.commands.serve",
     "causerie.cli.serve",
     "causerie.composition.account_backend",
     "causerie.composition.account_frontend",
+    "causerie.engines.weights.fetching",
+    "pydantic.type_adapter",  # which Typer reads words with
 )
 _OWN_TO_A_PROCESS = "causerie.edge.ids"  # its random numbers would be the same in every fork
 _DIGITS = 12
 PROGRAM = (sys.executable, "-m", "causerie")
 _turn = Lock()
+Streams = tuple[IO[bytes], IO[bytes], IO[bytes]]
 
 
 class Process(Protocol):
@@ -98,7 +110,7 @@ def started(
 
     It is a fork unless a ``program`` is named, or variables that only an interpreter's start reads.
     """
-    if program or _of_python(environment) != _OF_PYTHON:
+    if program or of_python(environment) != _OF_PYTHON:
         return subprocess.Popen(
             [*(program or PROGRAM), *words],
             stdin=subprocess.DEVNULL,
@@ -106,22 +118,35 @@ def started(
             stderr=log,
             env=environment,
         )
+    with Path(os.devnull).open("rb") as nothing:
+        return forked(words, environment, (nothing, log, log), Path.cwd())
+
+
+def forked(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Streams,
+    folder: Path,
+) -> Forked:
+    """``causerie`` with these words in a folder, on what are its input, output and errors."""
     report, reporting = os.pipe()
-    order = {"words": list(words), "environment": dict(environment), "folder": str(Path.cwd())}
+    order = {"words": list(words), "environment": dict(environment), "folder": str(folder)}
     line = json.dumps(order).encode() + b"\n"
     with _turn:
         starter = _starter()
-        sent = socket.send_fds(starter, [line], [log.fileno(), reporting])
+        files = [*(stream.fileno() for stream in streams), reporting]
+        sent = socket.send_fds(starter, [line], files)
         os.close(reporting)
         starter.sendall(line[sent:])
         return Forked(report)
 
 
-def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+def of_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that only an interpreter's start reads."""
     return {name: value for name, value in environment.items() if name.startswith("PYTHON")}
 
 
-_OF_PYTHON = _of_python(os.environ)
+_OF_PYTHON = of_python(os.environ)
 
 
 @cache
@@ -156,30 +181,34 @@ def _write(report: int, number: int) -> None:
 def _carry_out(orders: socket.socket) -> Sequence[str] | None:
     """Return the words for a service in its process, and nothing when there are no more orders."""
     while True:
-        line, files, *_ = socket.recv_fds(orders, 1 << 16, 2)
+        line, files, *_ = socket.recv_fds(orders, 1 << 16, 4)
         while line and not line.endswith(b"\n"):
             line += orders.recv(1 << 16)
         if not line:
             return None
-        log, reporting = files
+        *streams, reporting = files
         if os.fork() == 0:
             orders.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             service = os.fork()
             if service == 0:
                 os.close(reporting)
-                return _become(json.loads(line), log)
-            os.close(log)
+                return _become(json.loads(line), streams)
+            _close(streams)
             _keep(service, reporting)
-        os.close(log)
-        os.close(reporting)
+        _close([*streams, reporting])
 
 
-def _become(order: Mapping[str, Any], log: int) -> Sequence[str]:
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _become(order: Mapping[str, Any], streams: Sequence[int]) -> Sequence[str]:
     """Be as an interpreter is that has been started like that."""
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    _close(streams)
     os.chdir(order["folder"])
     sys.path.insert(0, order["folder"])
     os.environ.clear()

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from certificates import Certificates
 
-_SECONDS = 20
+_SECONDS = 60
 
 
 def program() -> str | None:

@@ -40,7 +40,7 @@ class Receiver:
 
     async def next(self) -> Posted:
         """The next request."""
-        return await asyncio.wait_for(self.posted.get(), 20)
+        return await asyncio.wait_for(self.posted.get(), 60)
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
         """Check one request and return the status of the answer."""

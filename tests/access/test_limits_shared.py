@@ -24,7 +24,8 @@ from causerie.distributed.line import ConnectionOptions
 from causerie.distributed.replica import DistributedOptions, Replica
 from causerie.errors import RateLimited, StoreUnavailable
 
-QUICK = ConnectionOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
+QUICK = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0, beat_seconds=0.1)
+HASTY = ConnectionOptions(reply_seconds=1.0, connect_seconds=30.0, beat_seconds=0.1)
 ONE = key(concurrent=1)
 
 REPLICA = """
@@ -143,11 +144,11 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
 async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) -> None:
     prefix = token_hex(4)
     async with (
-        shared_counters(valkey, prefix=prefix, life_seconds=1.0, line=QUICK) as one,
-        shared_counters(valkey, prefix=prefix, life_seconds=1.0, line=QUICK) as two,
+        shared_counters(valkey, prefix=prefix, life_seconds=4.0, line=QUICK) as one,
+        shared_counters(valkey, prefix=prefix, life_seconds=4.0, line=QUICK) as two,
     ):
         hold = await taken(one, ONE)
-        await asyncio.sleep(1.5)  # longer than its life, were it not heard of
+        await asyncio.sleep(4.5)  # longer than its life, were it not heard of
         assert await refused(two, ONE)
         hold.release(0, 0)
         await admitted(two)
@@ -189,14 +190,14 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
 
 
 async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
-    async with shared_counters(own_valkey, line=QUICK) as counters:
+    async with shared_counters(own_valkey, line=HASTY) as counters:
         own_valkey.pause()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             hold = await taken(counters, ONE)
             assert isinstance(hold, LocalLease)
             assert await refused(counters, ONE)
         own_valkey.go_on()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await counters.replica.wait()
         assert await refused(counters, ONE)  # that it runs has been told
         hold.release(0, 0)
@@ -250,7 +251,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
     ):
         hold = await taken(counters, ONE)
         await client.execute_command(command)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while isinstance(second := await counters.take([key("x")], Tokens), LocalLease):
                 second.release(0, 0)
                 await counters.replica.wait()

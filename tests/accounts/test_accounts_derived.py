@@ -25,7 +25,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from waiting import eventually
 
 from causerie.access.credential import Credential
 from causerie.accounts.issuing import KeyDraft
@@ -160,7 +159,7 @@ class Comings(RuleBasedStateMachine):
         other = Database(f"sqlite:///{file}")
         for each in (self.world.database, other):
             self.stack.push_async_callback(each.close)
-        options = KeyCacheOptions(poll_seconds=0.005)
+        options = KeyCacheOptions(poll_seconds=0.005, answer_seconds=60)
         self.rings = [
             await self.stack.enter_async_context(KeyCache(store, options))
             for store in (self.world.store, SqlStore(other))
@@ -348,7 +347,7 @@ class Comings(RuleBasedStateMachine):
     @invariant()
     def every_process_says_what_the_model_says(self) -> None:
         if self.model.keys:
-            self.run(eventually(self._all_agree))
+            self.run(self._agreement())
 
     @invariant()
     def links_work_as_the_model_says(self) -> None:
@@ -359,6 +358,11 @@ class Comings(RuleBasedStateMachine):
         for link in self.model.invitations:
             wanted = not link.gone and self.model.supported(link)
             assert await _works(self.world, link) is wanted
+
+    async def _agreement(self) -> None:
+        async with asyncio.timeout(60):
+            while not await self._all_agree():  # noqa: ASYNC110 - of the other process's database
+                await asyncio.sleep(0.005)  # as often as they look
 
     async def _all_agree(self) -> bool:
         for key in self.model.keys:

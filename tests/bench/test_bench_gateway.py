@@ -39,7 +39,7 @@ def mock() -> Iterator[str]:
     try:
         while True:
             try:
-                with urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5) as response:
+                with urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=60) as response:
                     assert json.load(response)["data"]
                 break
             except URLError:

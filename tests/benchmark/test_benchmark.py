@@ -104,7 +104,7 @@ async def test_a_last_reply_may_come_to_its_end() -> None:
 
 
 async def test_replies_without_end_are_given_up() -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         seen, _ = await load_of(Fault.ENDLESS, 2, seconds=0.1, grace=0.3)
     assert [one.failure for one in seen.samples] == ["had not ended when it was given up"] * 2
 

@@ -65,7 +65,7 @@ class Bank:
 
     async def until(self, path: str, key: str, wanted: Any) -> Any:
         """Return the answer, once it is as wanted; records are written a little after a reply."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 status, told = await self.get(path, key)
                 if status == 200 and wanted(told["data"]):
@@ -174,7 +174,7 @@ async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
     status, told = await bank.get("/credits", made.credential)
     assert told["data"]["total_credits"] == 0.5
     await bank.put("1000")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             status, _, _ = await bank.service_view.ask(R, "a/paid", made.credential, max_tokens=10)
             if status == 200:

@@ -235,7 +235,7 @@ def _limits(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 async def _written(opened: Office) -> None:
     """Wait until the ledger has written what there was."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             found: list[UsageRecord] = [
                 each for each in await opened.records() if each.model.endswith(":free")

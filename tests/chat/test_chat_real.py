@@ -29,7 +29,6 @@ from causerie.protocol.request import (
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,7 +58,17 @@ EATS_WHEN_ASKED = (
 
 @pytest.fixture
 async def renderers() -> AsyncIterator[Renderers]:
-    made = Renderers(deadline=1.0, test_deadline=5.0)
+    made = Renderers(deadline=60.0, test_deadline=60.0)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+@pytest.fixture
+async def hasty() -> AsyncIterator[Renderers]:
+    """Of templates that stall."""
+    made = Renderers(deadline=2.0, test_deadline=60.0)
     try:
         yield made
     finally:
@@ -72,7 +81,7 @@ def _made(owner: Renderers, source: str) -> Renderer:
 
 async def ended(process: int) -> None:
     """Wait until a process is gone."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for _ in range(10_000):
             try:
                 os.kill(process, 0)
@@ -128,25 +137,31 @@ async def test_a_refusal_is_the_clients(renderers: Renderers) -> None:
     assert (caught.value.param, caught.value.status) == ("messages", 400)
 
 
-async def test_a_template_that_stalls_fails_once_and_then_at_once(renderers: Renderers) -> None:
-    stalls = _made(Renderers(deadline=0.5, test_deadline=0.5), STALLS)
+async def test_a_template_that_stalls_fails_once_and_then_at_once(
+    renderers: Renderers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Renderers(deadline=0.5, test_deadline=0.5)
+    stalls = _made(owner, STALLS)
     with pytest.raises(TemplateFailed, match="The chat template of 'the-model'") as caught:
         await stalls.prompt(_asked("hello"))
     assert (caught.value.status, caught.value.type) == (500, "server_error")
     assert caught.value.code == "template_failed"
-    began = time.monotonic()
-    with pytest.raises(TemplateFailed):
+
+    async def tried_again(_: object) -> None:
+        pytest.fail("a process is started for it")
+
+    with monkeypatch.context() as patch, pytest.raises(TemplateFailed):
+        patch.setattr(owner, "make_room", tried_again)
         await stalls.prompt(_asked("hello"))
-    assert time.monotonic() - began < 0.25  # where its test alone takes twice that
     fine = _made(renderers, CHATML)
     assert (await fine.prompt(_asked("hello"))).rendered.text
 
 
 @pytest.mark.parametrize("source", [STALLS_WHEN_ASKED, EATS_WHEN_ASKED])
 async def test_a_template_that_goes_wrong_later_is_killed_and_serves_again(
-    renderers: Renderers, source: str
+    renderers: Renderers, hasty: Renderers, source: str
 ) -> None:
-    hostile, fine = _made(renderers, source), _made(renderers, CHATML)
+    hostile, fine = _made(hasty, source), _made(renderers, CHATML)
     text = (await hostile.prompt(_asked("hello"))).rendered.text
     await fine.prompt(_asked("hello"))
     boom = asyncio.ensure_future(hostile.prompt(_asked("boom")))
@@ -157,8 +172,8 @@ async def test_a_template_that_goes_wrong_later_is_killed_and_serves_again(
     assert (await hostile.prompt(_asked("hello"))).rendered.text == text
 
 
-async def test_the_event_loop_goes_on_while_a_template_stalls(renderers: Renderers) -> None:
-    stalls = _made(renderers, STALLS_WHEN_ASKED)
+async def test_the_event_loop_goes_on_while_a_template_stalls(hasty: Renderers) -> None:
+    stalls = _made(hasty, STALLS_WHEN_ASKED)
     await stalls.prompt(_asked("hello"))
     boom = asyncio.ensure_future(stalls.prompt(_asked("boom")))
     turns = 0
@@ -166,7 +181,7 @@ async def test_the_event_loop_goes_on_while_a_template_stalls(renderers: Rendere
         await asyncio.sleep(0.001)
         turns += 1
     assert isinstance(boom.exception(), TemplateFailed)
-    assert turns > 100
+    assert turns > 10
 
 
 async def test_what_is_no_template_is_told_with_its_line(renderers: Renderers) -> None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import commandkit
 import pytest
 from faultkit import Fault, Reply, upstream
 
 
 async def run(folder: Path, *arguments: str, **environ: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of one run without a terminal."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from causerie.cli import main; main()", "bench", *arguments,
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder,
-        env={**os.environ, "COLUMNS": "80", **environ},
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return await commandkit.run("bench", *arguments, folder=folder, COLUMNS="80", **environ)
 
 
 async def test_a_table_of_stretches(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import commandkit
 import pytest
 from provider import ScriptedProvider, piece, running
 
@@ -29,15 +30,9 @@ CALLS = [
 ]
 
 
-async def run(*arguments: str, stdin: str | None = None, **environ: str) -> tuple[int, str, str]:
+async def run(*arguments: str, stdin: str = "", **environ: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of one run without a terminal."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from causerie.cli import main; main()", "chat", *arguments,
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environ},
-    )  # fmt: skip
-    out, err = await process.communicate((stdin or "").encode("utf-8", "surrogateescape"))
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return await commandkit.run("chat", *arguments, stdin=stdin, **environ)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +80,7 @@ class Terminal:
         """Wait until the text is there; gives, and forgets, everything up to it."""
         while text not in self._shown:
             self._more.clear()
-            await asyncio.wait_for(self._more.wait(), 20)
+            await asyncio.wait_for(self._more.wait(), 60)
         before, _, self._shown = self._shown.partition(text)
         return before + text
 
@@ -101,7 +96,7 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self._process.wait(), 20)
+        return await asyncio.wait_for(self._process.wait(), 60)
 
 
 async def test_one_question() -> None:

@@ -13,6 +13,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import commandkit
 import pytest
 from hub import TOKEN, Hub, gguf, serving
 
@@ -35,26 +36,24 @@ class Shell:
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self._folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        self._environ = {**kept, "HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")}
+        self._environ = {"HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")}
 
     async def start(self, *arguments: str, within: Sequence[str] = (), **environ: str) -> Process:
         return await asyncio.create_subprocess_exec(
             *within, sys.executable, "-c", "from causerie.cli import main; main()", *arguments,
             stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self._folder,
-            env={**self._environ, **environ},
+            env={**os.environ, **self._environ, **environ},
         )  # fmt: skip
 
     async def run(self, *arguments: str, **environ: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
-        process = await self.start(*arguments, **environ)
-        out, err = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        return await commandkit.run(*arguments, folder=self._folder, **self._environ | environ)
 
 
 @pytest.fixture
-def shell(tmp_path: Path, hub: Hub) -> Shell:
+def shell(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    for name in [each for each in os.environ if each.startswith("HF_")]:
+        monkeypatch.delenv(name)
     return Shell(tmp_path, hub)
 
 
@@ -165,7 +164,7 @@ async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
     process = await shell.start("pull", "hf:org/repo")
     await hub.sending.wait()
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(15):  # fewer seconds than the hub is given
+    async with asyncio.timeout(45):  # fewer seconds than the hub is given
         assert await process.communicate() == (b"", b"")
     assert process.returncode == 130
 
@@ -177,7 +176,7 @@ async def test_the_first_process_of_a_container_can_be_ended(shell: Shell, hub: 
     await hub.sending.wait()
     first = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text()
     os.kill(int(first), signal.SIGTERM)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(45):
         await container.communicate()
     assert container.returncode == 128 + signal.SIGTERM
 

@@ -73,7 +73,7 @@ def test_it_is_shown_and_stopped_like_a_service(home: Path) -> None:
             time.sleep(0.1)  # another process: there is nothing to await but its answer
         result = runner.invoke(app, ["stop", "a"])
         assert (result.exit_code, result.stdout[:8]) == (0, "Stopped "), result.stderr
-        assert process.wait(30) in (0, 143)
+        assert process.wait(60) in (0, 143)
     finally:
         process.kill()
         process.wait()

@@ -106,7 +106,7 @@ def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
                 break
         process.stderr.close()
         process.terminate()  # of which it tells
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -247,7 +247,7 @@ def test_it_serves_more_connections_than_a_shell_allows_files(tmp_path: Path) ->
         contextlib.ExitStack() as stack,
     ):
         for _ in range(80):
-            connection = http.client.HTTPConnection(urlsplit(service.root).netloc, timeout=30)
+            connection = http.client.HTTPConnection(urlsplit(service.root).netloc, timeout=60)
             stack.callback(connection.close)
             connection.request("GET", "/health/live")
             assert connection.getresponse().read()

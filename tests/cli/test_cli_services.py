@@ -74,7 +74,7 @@ def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
         )
         result = run("stop", "--pid", pid)
         assert (result.exit_code, result.stdout) == (0, f"Stopped {address}.\n"), result.stderr
-        assert service.process.wait(30) == 0
+        assert service.process.wait(60) == 0
     assert run("stop").stderr == NOBODY
 
 
@@ -94,14 +94,14 @@ def test_several_services_are_told_apart_by_their_models(tmp_path: Path) -> None
         assert result.exit_code == 2
         assert "several services are running; say which:\n" in result.stderr
         assert run("stop", "b").exit_code == 0
-        assert second.process.wait(30) == 0
+        assert second.process.wait(60) == 0
         assert first.process.poll() is None
 
 
 def test_a_service_that_was_killed_is_not_shown(tmp_path: Path, home: Path) -> None:
     with serving(tmp_path, FAKE.format("a")) as service:
         service.process.send_signal(signal.SIGKILL)
-        service.process.wait(30)
+        service.process.wait(60)
         assert len(run("ps").stdout.splitlines()) == 1
 
 

@@ -40,7 +40,7 @@ def test_a_service_needs_no_streams(closed: str, tmp_path: Path) -> None:
             assert process.stderr is not None
             assert any(line.startswith(b"Ctrl-C") for line in process.stderr)
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 
@@ -61,7 +61,7 @@ def test_a_service_waits_for_nobody_who_has_stopped_reading(length: int) -> None
     command = (sys.executable, "-c", _TALKATIVE, str(length))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
             assert process.stderr is not None
             lines = process.stderr.read().split(b"\n")
         finally:

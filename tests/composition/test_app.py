@@ -181,7 +181,7 @@ async def test_who_tells_of_the_service_is_told_of_a_reload(tmp_path: Path) -> N
         file = tmp_path / "causerie.toml"
         file.write_text(file.read_text().replace('"fake"\naliases', '"anew"\naliases'))
         os.kill(os.getpid(), signal.SIGHUP)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while seen.settings.models[0].id != "anew":  # noqa: ASYNC110 - from outside
                 await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -56,7 +56,7 @@ class ServiceView:
 
     async def recorded(self, key: str, count: int = 1) -> list[UsageRecord]:
         """The records of a key, once there are so many; they come a little after the reply."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 found = [one for one in await self.office.records() if one.key == key]
                 if len(found) >= count:
@@ -118,7 +118,7 @@ async def test_a_revoked_key_stops_within_a_second(service_view: ServiceView) ->
         await say(client)
         await service_view.office.accounts.keys.delete(SYSTEM, made.key.id)
         with pytest.raises(openai.AuthenticationError):
-            async with asyncio.timeout(30):  # a busy machine; a second is measured elsewhere
+            async with asyncio.timeout(60):  # a busy machine; a second is measured elsewhere
                 while True:
                     await say(client)
                     await asyncio.sleep(0.05)  # another process hears of it
@@ -161,7 +161,7 @@ async def test_the_strictest_limit_wins_and_says_whose_it_is(service_view: Servi
 
 
 async def test_a_budget_is_held_before_and_settled_after(service_view: ServiceView) -> None:
-    budget = Budget(Decimal("0.05"), BudgetPeriod.DAY, Unit.MONEY)
+    budget = Budget(Decimal("0.05"), BudgetPeriod.NEVER, Unit.MONEY)
     made = await service_view.office.key(bounds=LimitsAndBudgets(budgets=(budget,)))
     async with service_view.client(made.credential) as client:
         answered = 0
@@ -280,7 +280,7 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
     settings = config(url=hosted_database)
     with serving(folders[0], settings) as first, serving(folders[1], settings) as second:
         async with office(tmp_path, url=hosted_database) as opened:
-            budget = Budget(Decimal("0.01"), BudgetPeriod.DAY, Unit.MONEY)
+            budget = Budget(Decimal("0.01"), BudgetPeriod.NEVER, Unit.MONEY)
             spent = await opened.key(bounds=LimitsAndBudgets(budgets=(budget,)))
             async with ServiceView(first, opened).client(spent.credential) as client:
                 await say(client)
@@ -296,7 +296,7 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
             for one in (first, second):
                 async with ServiceView(one, opened).client(made.credential) as client:
                     with pytest.raises(openai.AuthenticationError):
-                        async with asyncio.timeout(30):
+                        async with asyncio.timeout(60):
                             while True:
                                 await say(client)
                                 await asyncio.sleep(0.05)  # another process hears of it

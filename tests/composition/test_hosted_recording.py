@@ -40,12 +40,12 @@ async def services(service: Service, url: str | None) -> AsyncIterator[Office]:
 
 
 def client(service: Service, key: str) -> AsyncOpenAI:
-    return AsyncOpenAI(api_key=key, base_url=f"{service.root}/hosted/v1", max_retries=0, timeout=30)
+    return AsyncOpenAI(api_key=key, base_url=f"{service.root}/hosted/v1", max_retries=0, timeout=60)
 
 
 async def said(services: Office, key: str, words: str) -> Recording:
     """Return the recording of the request with these words, once it is there; others write it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             for one in await services.records():
                 found = await _seen(services, one.id) if one.key == key else []
@@ -80,7 +80,7 @@ async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
 
         await say("Before.")
         await services.accounts.recordings.keep(SYSTEM, services.project, 7)
-        async with asyncio.timeout(30):  # the service hears of it within a second
+        async with asyncio.timeout(60):  # the service hears of it within a second
             while not [
                 one for each in await services.records() for one in await _seen(services, each.id)
             ]:

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 from service import Service, serving
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.engine
 
 JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 MODEL = "small"

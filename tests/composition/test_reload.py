@@ -270,7 +270,7 @@ async def test_an_unchanged_provider_keeps_its_connections(tmp_path: Path) -> No
             changed = text.replace("[providers.health]", "max_concurrent = 9\n[providers.health]")
             assert (await service.reload(changed)).applied
             await service.ask("/v1", "x")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while first in up.open_connections:  # noqa: ASYNC110 - seen from the other side
                     await asyncio.sleep(0.005)
             assert len(up.open_connections) == 1
@@ -280,7 +280,7 @@ async def test_sighup_reloads(tmp_path: Path) -> None:
     async with service_view(tmp_path, OWN) as service:
         service.write(OWN.replace('"own"', '"other"'))
         os.kill(os.getpid(), signal.SIGHUP)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
                 await asyncio.sleep(0.01)
 
@@ -292,7 +292,7 @@ async def test_sighup_while_it_starts_reloads_then(tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # where it is not handled this test fails, no more
     try:
         async with service_view(tmp_path, OWN + provider("http://127.0.0.1:9/v1", key)) as service:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
                     await asyncio.sleep(0.01)
     finally:

@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from hostedkit import office
 from replicakit import Balancer, Clients, PacedProvider, configuration, members
 from valkeyserver import ValkeyServer
@@ -16,7 +15,6 @@ STREAMS, ASKED_EVERY = 20, 0.1
 DELAY = 2.0  # long enough for a balancer on a machine whose cores are all busy
 
 
-@pytest.mark.timeout(300)  # starts replicas, on machines that are busy
 async def test_a_rolling_restart_loses_no_stream_and_refuses_no_request(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:

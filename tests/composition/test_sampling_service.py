@@ -13,7 +13,7 @@ from enginekit import THREADS
 from openai import OpenAI
 from service import Service, serving
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.engine
 
 ASK = [{"role": "user", "content": "Tell me about the sea."}]
 SMOLLM2 = {"temperature": 0.2, "top_k": 0, "top_p": 0.9, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -49,7 +49,7 @@ def service(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 def shown(service: Service, prefix: str = "/v1") -> dict[str, Any]:
     """The default parameters of each model of a door."""
-    with urllib.request.urlopen(f"{service.root}{prefix}/models", timeout=20) as answer:
+    with urllib.request.urlopen(f"{service.root}{prefix}/models", timeout=60) as answer:
         entries = json.load(answer)["data"]
     return {entry["id"]: entry["default_parameters"] for entry in entries}
 

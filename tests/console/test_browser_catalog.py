@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 from accountkit import PASSWORD, World
-from browserkit import findings, window
+from browserkit import copied, findings, window
 from consolekit import Place, console_of
 from ledgerkit import record
 from marketkit import FREE, Fair, large_market
@@ -58,6 +59,7 @@ async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await expect(page).to_have_url(f"{root(fair)}/catalog?parameter=logprobs")
     await page.fill("[name=max]", "0.1")
     await expect(rows).to_have_count(1)
+    await expect(page).to_have_url(re.compile(r"max=0\.1"))
     await page.reload()
     await expect(rows).to_have_count(1)
     await expect(page.locator("[name=parameter][value=logprobs]")).to_be_checked()
@@ -78,6 +80,7 @@ async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
         await expect(bar.locator(".button-main")).to_be_disabled()
         first = await page.locator(".entries input").nth(0).get_attribute("value")
         await page.click("text=Next")
+        await expect(page.locator(".entries input").nth(0)).not_to_have_value(first or "")
         await page.locator(".entries input").nth(3).check()
         second = await page.locator(".entries input").nth(3).get_attribute("value")
         await page.fill("#q", "thing")
@@ -117,12 +120,10 @@ async def test_costs_follow_what_is_typed(fair: Place, page: Page) -> None:
 async def test_a_snippet_is_copied(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b:free")
     await page.click("text=@openrouter/sdk")
-    await page.click("[data-copy=code-sdk]")
-    copied = await page.evaluate("navigator.clipboard.readText()")
-    assert 'model: "qwen/qwen3-8b:free"' in copied
-    assert f'serverURL: "http://127.0.0.1:{fair.port}/router/v1"' in copied
-    await page.click("[data-copy=model-id]")
-    assert await page.evaluate("navigator.clipboard.readText()") == "qwen/qwen3-8b:free"
+    code = await copied(page, "[data-copy=code-sdk]")
+    assert 'model: "qwen/qwen3-8b:free"' in code
+    assert f'serverURL: "http://127.0.0.1:{fair.port}/router/v1"' in code
+    assert await copied(page, "[data-copy=model-id]") == "qwen/qwen3-8b:free"
 
 
 async def test_without_scripts_all_of_it_works(fair: Place) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import product
 
 import pytest
 from accountkit import PASSWORD, World
-from browserkit import sign_in, window
+from browserkit import copied, sign_in, window
 from consolekit import Place
 from ledgerkit import record
 from msgspec import structs
@@ -57,7 +59,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     await page.click("dialog .button-main")
     await expect(page.locator("#main h1")).to_have_text("Atlas")
     await expect(page.locator(".toast")).to_contain_text("The project was created")
-    assert "done=" not in page.url
+    await expect(page).not_to_have_url(re.compile("done="))
 
     await page.click("nav >> text=API Keys")
     await page.locator(".page-head").get_by_text("Create key").click()
@@ -72,8 +74,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     await page.click("dialog .button-main")
     credential = await page.text_content("#credential")
     assert credential is not None
-    await page.click("dialog [data-copy=credential]")
-    assert await page.evaluate("navigator.clipboard.readText()") == credential
+    assert await copied(page, "dialog [data-copy=credential]") == credential
     await page.click("dialog >> text=Python")
     await expect(page.locator("#code-python")).to_be_visible()
     await expect(page.locator("#code-curl")).to_be_hidden()
@@ -132,8 +133,12 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     await page.fill("dialog [name=name]", "New")
     await page.keyboard.press("Enter")
     copy = page.locator("dialog [data-copy=credential]")
+    await expect(copy).to_be_visible()
+    await page.clock.install()
+    await page.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
     await copy.click(click_count=2)
     await expect(copy).to_have_accessible_name("Copied the key")
+    await page.clock.run_for(2000)
     await expect(copy).to_have_accessible_name("Copy the key")
     heard = await page.locator("dialog [data-copy]:visible").all_inner_texts()
     assert len(set(heard)) == len(heard) > 2
@@ -314,9 +319,11 @@ async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, pag
     await sign_in(page, root(place), owner)
     await page.goto(f"{root(place)}/profile")
     sent = []
+    stopped = asyncio.Event()
 
     async def stop(route: Route) -> None:
         sent.append(route.request.url)
+        stopped.set()
         await route.abort("aborted")  # so the page stays as it is while a form is on its way
 
     await page.route("**/profile/name", stop)
@@ -324,6 +331,7 @@ async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, pag
     save = page.get_by_role("button", name="Save")
     await save.click()
     await expect(page.locator("form[aria-busy=true]")).to_have_count(1)
+    await stopped.wait()
     await save.click()
     await page.unroute("**/profile/name")
     await page.reload()

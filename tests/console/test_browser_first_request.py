@@ -140,7 +140,7 @@ async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page:
         assert await ran(sys.executable, "-c", await execution.code("python")) == "Hello!"
         variables = await execution.code("environment")
         assert await ran("sh", "-c", f"{variables}\nexec {sys.executable} -c {OWN}") == "Mine."
-        await page.click("dialog >> text=Done")
+        await execution.done()
 
         await execution.begin("For a script")
         await page.check("dialog [name=purpose][value=management]")
@@ -164,7 +164,7 @@ async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, pa
 
         await execution.open("Activity")
         rows = page.locator("details.request")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await page.get_by_text("Show prompt and reply", exact=True).count():
                 await execution.ask(key, "<b>Bold</b> words.")
                 await page.reload()

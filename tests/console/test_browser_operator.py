@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -85,7 +86,7 @@ async def _filtered(page: Page) -> None:
     await form.get_by_label("About").select_option("provider")
     await form.get_by_role("button", name="Filter").press("Enter")
     await expect(page.locator(".audit-change p").first).to_have_text("created the provider west")
-    assert await page.locator("dialog[open]").count() == 0
+    await expect(page.locator("dialog[open]")).to_have_count(0)
 
 
 async def _sorted(page: Page) -> None:
@@ -94,5 +95,5 @@ async def _sorted(page: Page) -> None:
     await expect(names.first).to_have_text("vendor/small")
     await page.get_by_role("link", name="Context").press("Enter")
     await expect(names.first).to_have_text("vendor/large")
-    assert "margin=20" in page.url
-    assert await page.input_value("[name=margin] >> nth=0") == "20"
+    await expect(page).to_have_url(re.compile("margin=20"))
+    await expect(page.locator("[name=margin]").first).to_have_value("20")

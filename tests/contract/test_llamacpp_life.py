@@ -59,7 +59,7 @@ async def gone(pid: int) -> None:
     ended = asyncio.Event()
     loop.add_reader(handle, ended.set)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await ended.wait()
     finally:
         loop.remove_reader(handle)

@@ -155,7 +155,7 @@ async def test_a_host_that_names_none_is_told_also_where_pages_are(host: str) ->
 
     edge = make_edge()
     edge.mount("/pages", page, of_its_own)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for path in ("/pages", "/pages/one", CHAT):
             answer = await call(edge, path, headers={"host": host})
             assert (answer.status, answer.error["code"]) == (400, "invalid_value")
@@ -173,7 +173,7 @@ async def test_who_cannot_be_told_is_hung_up_on() -> None:
     edge = make_edge()
     edge.mount("/pages", refuse, breaks)
     with capture_logs() as logged:
-        async with asyncio.timeout(30), serving(edge) as port:
+        async with asyncio.timeout(60), serving(edge) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /pages HTTP/1.1\r\nhost: localhost\r\n\r\n")
             with suppress(ConnectionResetError):
@@ -385,7 +385,7 @@ async def test_a_page_that_hangs_does_not_hold_the_stop(monkeypatch: pytest.Monk
 
     edge = make_edge()
     edge.mount("/pages", hang)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async with serving(edge) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /pages HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -50,7 +50,7 @@ async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
     async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
         live = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
         writer.write(wire(ASK) + live + wire(ASK, path="/v1/nothing"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await pipeline.opened.wait()
             gate.set()
             first = await read_response(reader)
@@ -75,7 +75,7 @@ async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: b
     pipeline = ScriptedPipeline(script=[gate, *HELLO])
     async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
         writer.write(wire(ASK) + wire(b"{") + behind)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await pipeline.opened.wait()
             gate.set()
             assert (await read_response(reader)).status == 200
@@ -158,7 +158,7 @@ async def test_a_request_that_offers_another_protocol_has_its_body(
             if cut is not None:
                 await asyncio.sleep(0)
                 writer.write(request[cut:])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert (await read_response(reader)).status == 200
     assert len(pipeline.requests) == 2
 
@@ -173,7 +173,7 @@ async def test_a_request_that_offers_another_protocol_may_be_the_last(
     pipeline = ScriptedPipeline()
     async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
         writer.write(request)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert (await read_response(reader)).status == 200
             assert await reader.read() == b""
 
@@ -195,7 +195,7 @@ async def test_offers_that_come_at_once_are_declined_one_by_one() -> None:
 async def test_a_tunnel_is_not_opened() -> None:
     async with serving(make_edge()) as port, opened(port) as (reader, writer):
         writer.write(b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\nupgrade: x\r\n\r\n\x16")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert (await read_response(reader)).status == 404
             assert await reader.read() == b""
 
@@ -234,7 +234,7 @@ async def test_a_client_that_asks_first_is_refused_without_its_body() -> None:
         answer = await read_response(reader)
         assert (answer.status, answer.headers["connection"]) == (401, "close")
         writer.write(b"x" * 1000)  # it may come none the less, and is never asked for now
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
 
 
@@ -291,7 +291,7 @@ async def test_an_unwanted_body_that_never_ends_is_given_up(
     async with serving(make_edge()) as port, opened(port) as (reader, writer):
         writer.write(head)
         assert (await read_response(reader)).status == 401
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
 
 
@@ -336,7 +336,7 @@ async def test_a_client_that_stopped_reading_does_not_win_time_by_asking_more() 
         for _ in range(3):
             await asyncio.sleep(0)  # the answer has started
         writer.write(wire(ASK))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await pipeline.released.wait()
 
 
@@ -373,7 +373,7 @@ async def test_an_idle_connection_is_closed() -> None:
     ):
         writer.write(wire(ASK))
         assert (await read_response(reader)).status == 200
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
 
 
@@ -385,7 +385,7 @@ async def test_a_second_head_may_not_take_as_long_as_an_idle_connection() -> Non
         writer.write(wire(ASK))
         assert (await read_response(reader)).status == 200
         writer.write(b"GET /health/live HTTP/1.1\r\nhost:")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
 
 
@@ -474,7 +474,7 @@ async def test_an_unfinished_response_is_seen_to_be_cut() -> None:
     edge.mount("/half", stop_in_the_middle)
     async with serving(edge) as port, opened(port) as (reader, writer):
         writer.write(b"GET /half HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert not (await reader.read()).endswith(b"0\r\n\r\n")
 
 

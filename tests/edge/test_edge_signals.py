@@ -48,7 +48,7 @@ async def running(
     )
     assert child.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield child, int(await child.stdout.readline())
     finally:
         if child.returncode is None:
@@ -86,7 +86,7 @@ async def test_a_stop_that_is_announced_still_answers() -> None:
         kept = await asyncio.open_connection("127.0.0.1", port)
         assert (await asked(kept, READY)).status == 200
         child.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (other := await ready_on_another(port)).status == 200:
                 assert "connection" not in other.headers
         assert other.status == 503

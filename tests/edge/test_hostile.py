@@ -11,7 +11,7 @@ from causerie.edge.body import BodyLimits
 from causerie.edge.openai import RequestLimits
 
 MEBIBYTE = 1024 * 1024
-ANSWER_SECONDS = 30
+ANSWER_SECONDS = 60
 
 
 async def exchange(port: int, *pieces: bytes) -> Response:

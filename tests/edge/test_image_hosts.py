@@ -79,17 +79,17 @@ def refusal(url: str, inside: Inside = NONE) -> InvalidRequest | None:
 
 
 @pytest.mark.parametrize("host", GOOD)
-@pytest.mark.parametrize("rest", ["", "/a.png", "/a.png?b=c#d", "?x", "#x", "/a@b/c:d"])
-def test_public_hosts_are_passed_on(host: str, rest: str) -> None:
-    assert refusal(f"https://{host}{rest}") is None
+def test_public_hosts_are_passed_on(host: str) -> None:
+    for rest in ("", "/a.png", "/a.png?b=c#d", "?x", "#x", "/a@b/c:d"):
+        assert refusal(f"https://{host}{rest}") is None, rest
 
 
 @pytest.mark.parametrize("host", BAD)
-@pytest.mark.parametrize("rest", ["", "/a.png", "?@example.org", "#@example.org", "/@example.org"])
-def test_hosts_inside_are_refused(host: str, rest: str) -> None:
-    refused = refusal(f"https://{host}{rest}")
-    assert refused is not None
-    assert (refused.status, refused.param) == (400, AT)
+def test_hosts_inside_are_refused(host: str) -> None:
+    for rest in ("", "/a.png", "?@example.org", "#@example.org", "/@example.org"):
+        refused = refusal(f"https://{host}{rest}")
+        assert refused is not None, rest
+        assert (refused.status, refused.param) == (400, AT), rest
 
 
 @pytest.mark.parametrize(

@@ -104,11 +104,11 @@ def address() -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(60)
         yield f"http://127.0.0.1:{ports[0]}"
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(60)
         loop.close()
 
 
@@ -126,4 +126,4 @@ CHECKS = [
 @SCHEMA.parametrize()
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
-    case.call_and_validate(base_url=address, checks=CHECKS, timeout=20)
+    case.call_and_validate(base_url=address, checks=CHECKS, timeout=60)

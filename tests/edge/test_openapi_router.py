@@ -81,7 +81,7 @@ class Place:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.root}{BASE}{path}", data, headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as failure:
             return failure.code, json.load(failure)
@@ -157,7 +157,7 @@ def test_an_answer_that_is_known_already_is_described(place: Place, path: str) -
     headers = {"authorization": f"Bearer {place.key}", "if-none-match": "*"}
     request = urllib.request.Request(f"{place.root}{BASE}{path}", headers=headers)
     with pytest.raises(urllib.error.HTTPError) as same:
-        urllib.request.urlopen(request, timeout=20)
+        urllib.request.urlopen(request, timeout=60)
     operation = DOCUMENT["paths"][f"{BASE}{path}"]["get"]
     same.value.close()
     assert same.value.code == 304
@@ -169,7 +169,7 @@ async def test_a_past_request_is_as_described(place: Place) -> None:
     _, answer = await asyncio.to_thread(
         place.ask, "/chat/completions", {"model": "own/small:free", "messages": MESSAGES}
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             status, told = await asyncio.to_thread(place.ask, f"/generation?id={answer['id']}")
             if status == 200:
@@ -220,5 +220,5 @@ def test_whatever_is_sent_the_answer_is_as_described(case: Any, place: Place) ->
         base_url=place.root,
         checks=CHECKS,
         headers={"authorization": f"Bearer {place.key}"},
-        timeout=20,
+        timeout=60,
     )

@@ -50,7 +50,7 @@ def test_the_example_serves_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             answer = json.load(response)
     assert answer["choices"][0]["message"]["content"] == "hcid ßürG"
     assert answer["choices"][0]["finish_reason"] == "stop"

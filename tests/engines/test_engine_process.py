@@ -55,7 +55,7 @@ async def test_one_that_cannot_be_killed_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "_KILL_SECONDS", 0.01)
     process, ipc_socket = Stuck(), IpcSocket()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await made(process, ipc_socket, 0.01).end()
     assert process.killed
     assert not is_there(ipc_socket)

@@ -55,7 +55,7 @@ async def test_short_texts_pass_long_ones_by() -> None:
     async def short() -> str:
         return "short"
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await readings.of(10, short) == "short"
     for asker in long:
         asker.cancel()
@@ -69,7 +69,7 @@ async def test_a_failure_gives_the_place_back() -> None:
     async def fail() -> None:
         raise EngineFailed("gone")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for _ in range(2 * reading._AT_ONCE):
             with pytest.raises(EngineFailed):
                 await readings.of(10, fail)

@@ -47,6 +47,6 @@ async def test_three_questions_in_a_row_without_an_answer(
     seconds: tuple[float, float], words: tuple[str, ...]
 ) -> None:
     child = Child(*words)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await silence(child.ask, child.pulse, [("/", each) for each in seconds])
     assert child.left == 0

@@ -81,13 +81,13 @@ async def a_moment() -> None:
 
 
 async def until_free(engine: LlamaCppEngine) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await busy(engine):
             pass
 
 
 async def until_back(engine: LlamaCppEngine, restarts: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while engine.status().restarts < restarts or engine.status().state is not EngineState.READY:
             await a_moment()
 
@@ -318,7 +318,7 @@ async def test_a_child_that_lives_and_answers_no_more_is_replaced(
         pid = engine.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with pytest.raises(EngineFailed, match="did not answer"):
                 while True:  # the system takes its time to stop it
                     await engine.tokenize(["a"], special=False)
@@ -522,7 +522,7 @@ async def test_a_killed_parent_leaves_no_orphan(gguf: Path) -> None:
     asyncio.get_running_loop().add_reader(child, gone.set)
     try:
         parent.kill()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await gone.wait()
         await parent.communicate()
     finally:

@@ -20,7 +20,7 @@ from causerie.engines.machine_part import MachinePart, allowed_cpus
 from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("engine")]
+pytestmark = pytest.mark.xdist_group("engine")
 
 GREEDY = SamplingParams(temperature=0.0)
 

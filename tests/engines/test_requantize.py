@@ -166,4 +166,4 @@ async def answer(gguf: Path, options: LlamaCppOptions) -> list[int]:
         ) as output:
             return [one.id async for one in output if isinstance(one, Token)]
     finally:
-        await asyncio.wait_for(engine.stop(), 30)
+        await asyncio.wait_for(engine.stop(), 60)

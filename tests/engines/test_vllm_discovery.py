@@ -36,8 +36,6 @@ from causerie.engines.vllm.options import Elsewhere
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
-pytestmark = pytest.mark.timeout(60)
-
 SERVICE = "http://_http._tcp.vllm.test"
 
 

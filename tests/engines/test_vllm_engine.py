@@ -40,7 +40,6 @@ from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(120),
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd"),
 ]
 
@@ -123,7 +122,7 @@ async def gone(pid: int) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(watched, ended.set)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await ended.wait()
     finally:
         loop.remove_reader(watched)
@@ -132,7 +131,7 @@ async def gone(pid: int) -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for what another process does, of which nothing tells."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.02)
 
@@ -235,7 +234,7 @@ async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> No
     prompt = await engine.tokenize(["fox"], special=True)
     loop.set_default_executor(only)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             request = TextRequest(prompt, 9, GREEDY, grammar="start: /[a-z]*/", resumed="the")
             *tokens, _ = await run(engine, request)
     finally:
@@ -284,7 +283,7 @@ async def test_long_texts_of_those_who_left_hold_up_nobody(
 
     def ids(pieces: Sequence[str | int], *, special: bool) -> list[int]:
         if pieces != ["fox"]:
-            told.wait(30)
+            told.wait(60)
         return read(pieces, special=special)
 
     monkeypatch.setattr(engine._tokenizer, "ids", ids)
@@ -297,7 +296,7 @@ async def test_long_texts_of_those_who_left_hold_up_nobody(
             await asyncio.sleep(0)
         for task in left:
             task.cancel()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await engine.tokenize(["fox"], special=True)
     finally:
         told.set()

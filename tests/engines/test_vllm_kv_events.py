@@ -21,8 +21,6 @@ from causerie.engines.pool.kv_view import KvView
 from causerie.engines.pool.member_cache import BOTH, KV_EVENTS, SENT, MemberCache
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
-pytestmark = pytest.mark.timeout(60)
-
 PROMPT = [at // 7 for at in range(160)]
 OTHER = [9, *PROMPT[1:]]
 

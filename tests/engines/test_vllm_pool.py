@@ -20,8 +20,6 @@ from causerie.engines.vllm.folder import ServedFolder
 from causerie.engines.vllm.options import Elsewhere
 from causerie.transport.client import Reach
 
-pytestmark = pytest.mark.timeout(60)
-
 ONE, OTHER = range(100, 140), range(200, 240)  # of two blocks, and some more tokens
 
 

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports
 from rich.console import Console
 from servicekit import ServiceView, service_view
@@ -24,8 +23,6 @@ from causerie.cli.services import Service, services_table
 from causerie.composition.control import asked as asked_by_command
 from causerie.composition.control import sockets
 from causerie.composition.service_facts import ServiceFacts
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def configuration(folder: Path, every: list[Place]) -> str:
@@ -102,7 +99,7 @@ async def test_a_prompt_goes_where_events_say_that_it_lies(tmp_path: Path) -> No
         holder = min(range(3), key=lambda at: len(prompts[at]))  # not the one that was asked
         await published[holder].publish(published[holder].cache.read(max(prompts, key=len)))
         before = len(asked(every[holder].folder))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(asked(every[holder].folder)) == before:  # until the event has arrived
                 await service.ask("/v1", "m", messages=messages)
         for _ in range(3):
@@ -125,7 +122,7 @@ async def test_replicas_are_started_each_on_devices_of_its_own(tmp_path: Path) -
     async def are(service: ServiceView, *states: tuple[str, int]) -> bool:
         return sorted(one[1:] for one in await members(service)) == list(states)
 
-    async with service_view(folder, text) as service, asyncio.timeout(50):
+    async with service_view(folder, text) as service, asyncio.timeout(60):
         await eventually(lambda: are(service, ("ready", 0), ("ready", 0)))
         assert [one[0] for one in await members(service)] == ["replica-1", "replica-2"]
         assert sorted((folder / "devices").read_text().split()) == ["0,1", "2,3"]
@@ -165,7 +162,7 @@ async def test_operators_see_each_member(tmp_path: Path) -> None:
             )
         ]
         text = await metrics()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not all(line in text for line in wanted):
                 await asyncio.sleep(0.02)  # the second one may come later than the first
                 text = await metrics()

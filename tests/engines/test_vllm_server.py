@@ -33,8 +33,6 @@ from causerie.settings import Secret, SettingsError, TlsSettings, Vllm, load
 from causerie.settings.credentials import read_credentials
 from causerie.transport.client import Reach
 
-pytestmark = pytest.mark.timeout(60)
-
 KEY = "correct-horse"
 
 
@@ -222,7 +220,7 @@ async def test_over_tls(folder: Path, certificates: Certificates) -> None:
         # Which waiting does not mend.
         wrong = Elsewhere(url, KEY, reach=trusting(certificates.other))
         with pytest.raises(EngineFailed, match="certificate"):
-            await asyncio.wait_for(VllmEngine("m", folder, wrong).start(), 10)
+            await asyncio.wait_for(VllmEngine("m", folder, wrong).start(), 60)
 
 
 def configuration(ref: str | Path, port: int, more: str = "") -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import commandkit
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving
 
@@ -330,14 +328,8 @@ async def test_own_folder_that_is_none(tmp_path: Path) -> None:
 
 async def ran(hub: Hub, folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from causerie.cli import main; main()", *arguments,
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder,
-        env={**os.environ, "HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")},
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    places = {"HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")}
+    return await commandkit.run(*arguments, folder=folder, **places)
 
 
 async def test_the_command_line_pulls_and_lists_folders(hub: Hub, tmp_path: Path) -> None:

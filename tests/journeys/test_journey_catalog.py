@@ -108,7 +108,6 @@ async def spent(visitor: Execution, operator: Execution) -> None:
     await operator.until(row.filter(has_text="$0.0000"))
 
 
-@pytest.mark.timeout(600)
 async def test_from_an_import_to_a_stranger_who_spends(
     tmp_path: Path, lists: Listing, mail: Mailbox, steps: Steps
 ) -> None:

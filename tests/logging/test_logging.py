@@ -279,5 +279,5 @@ async def test_lines_do_not_wait_for_others() -> None:
     stream = Written()
     configure("info", "json", stream)
     LogBuffer().tell("info", News(), 1)
-    await asyncio.wait_for(written.wait(), 5)
+    await asyncio.wait_for(written.wait(), 60)
     assert [line["event"] for line in lines(stream)] == ["news"]

@@ -188,24 +188,25 @@ async def test_an_invitation_does_not_tell_either(lite: World, email: str | None
 async def test_a_stop_leaves_a_letter_to_a_server_that_does_not_answer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    came = asyncio.Event()
+    came, left = asyncio.Event(), asyncio.Event()
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         came.set()
-        await reader.read()  # until the thread is given up
+        await left.wait()
         writer.close()
 
     listening = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    server = MailServer("127.0.0.1", port, "causerie@example.org", tls="off", seconds=1.0)
+    server = MailServer("127.0.0.1", port, "causerie@example.org", tls="off", seconds=300.0)
     out = Outbox(server, stop_seconds=0.01)
-    async with listening, asyncio.timeout(0.9):  # less than the server's time-out
+    async with listening, asyncio.timeout(60):  # less than the server's time-out
         async with owned(out.deliver()):
             out.send(LETTER)
             out.send(LETTER)
             await came.wait()
         threads = [each for each in threading.enumerate() if each.name == "letters"]
         assert [each.daemon for each in threads] == [True], "no end of a process waits for it"
+        left.set()
         listening.close()
     said = capsys.readouterr().out
     assert "mail.left" in said
@@ -219,15 +220,15 @@ async def test_what_ends_while_a_stop_waits_is_noted() -> None:
 
     def work() -> int:
         begun.set()
-        go_on.wait(5)
+        go_on.wait(60)
         return 7
 
     async def main() -> None:
-        noted.append(await in_thread(work, 5))
+        noted.append(await in_thread(work, 60))
         await asyncio.sleep(60)
 
     task = asyncio.create_task(main())
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     go_on.set()
     with pytest.raises(asyncio.CancelledError):

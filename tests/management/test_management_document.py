@@ -121,11 +121,11 @@ def address(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(60)
         yield f"http://127.0.0.1:{ports[0]}"
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(60)
         loop.close()
 
 
@@ -151,6 +151,6 @@ def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) ->
     case.call_and_validate(
         base_url=address,
         checks=CHECKS,
-        timeout=20,
+        timeout=60,
         headers={"authorization": f"Bearer {OPERATOR}"},
     )

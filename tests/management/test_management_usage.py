@@ -387,7 +387,7 @@ async def _raw(port: int, path: str, key: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = ("host: localhost", f"authorization: Bearer {key}", "connection: close", "", "")
     writer.write("\r\n".join((f"GET {path} HTTP/1.1", *lines)).encode())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         raw = await reader.read()
     writer.close()
     return raw

@@ -87,7 +87,7 @@ class There:
 
     async def recorded(self, key: str, count: int = 1) -> list[UsageRecord]:
         """Newest first, once there are so many."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 found = [one for one in await self.office.records() if one.key == key]
                 if len(found) >= count:
@@ -96,7 +96,7 @@ class There:
 
     async def computing(self) -> None:
         """Return when the engine has a request."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 async with self.session.get(f"{self.service.root}/health") as response:
                     health = await response.json()
@@ -165,7 +165,7 @@ async def test_who_leaves_the_queue_pays_nothing(own: Service) -> None:
 
 async def waiting(there: There) -> None:
     """Return when a request is queued."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             async with there.session.get(f"{there.service.root}/metrics") as response:
                 lines = (await response.text()).splitlines()

@@ -56,7 +56,7 @@ def ask(service: Service, **fields: Any) -> tuple[int, dict[str, Any]]:
         {"content-type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

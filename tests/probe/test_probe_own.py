@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from service import free_port, serving
 
-from causerie.probe.asker import ProbeClient
+from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.cost import cost
 from causerie.probe.entry import supported
 from causerie.probe.interview import Finding, Interview
@@ -25,6 +25,7 @@ from causerie.probe.verdict import Grade
 from causerie.protocol.parsing.rules import HONOURED
 
 KEY = "ck_test_secret"
+PATIENT = ProbeBounds(seconds=300.0)
 DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
 BARE = """
 import sys, time, xllamacpp
@@ -40,7 +41,7 @@ _OF_ROUTERS = {"reasoning", "models.open"}
 
 
 async def asked(base_url: str, model: str, key: str | None) -> tuple[Interview, dict[str, Finding]]:
-    async with ProbeClient(base_url, key) as asker:
+    async with ProbeClient(base_url, key, bounds=PATIENT) as asker:
         interview = Interview(Subject(base_url, model, keyed=key is not None), asker)
         found = {one.question.id: one async for one in interview.findings(QUESTIONS)}
     return interview, found
@@ -73,7 +74,6 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.timeout(400)
 async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> None:
     """The measured parameters are those that the catalog claims.
 
@@ -116,7 +116,7 @@ def bare(gguf: Path) -> Iterator[str]:
     command = [sys.executable, "-c", BARE, str(gguf), str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _await(f"http://127.0.0.1:{port}/health", time.monotonic() + 60)
+        _await(f"http://127.0.0.1:{port}/health", time.monotonic() + 120)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.kill()
@@ -126,7 +126,7 @@ def bare(gguf: Path) -> Iterator[str]:
 def _await(url: str, deadline: float) -> None:
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=60):
                 return
         except (urllib.error.URLError, OSError):
             assert time.monotonic() < deadline
@@ -134,7 +134,6 @@ def _await(url: str, deadline: float) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.timeout(400)
 async def test_the_http_server_of_llama_cpp(gguf: Path) -> None:
     """It takes much in silence that it does not do."""
     with bare(gguf) as base_url:

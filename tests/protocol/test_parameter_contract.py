@@ -143,7 +143,7 @@ def test_documents_and_pages(found: Found) -> None:
 def test_a_service(copied: Path, tmp_path: Path) -> None:
     program = ("env", f"PYTHONPATH={copied}", sys.executable, "-m", "causerie")
     with serving(tmp_path, CONFIG, program=program) as service:
-        with urllib.request.urlopen(f"{service.base_url}/models", timeout=20) as answer:
+        with urllib.request.urlopen(f"{service.base_url}/models", timeout=60) as answer:
             entries = {each["id"]: each for each in json.load(answer)["data"]}
         supported = {id: set(each["supported_parameters"]) for id, each in entries.items()}
         assert supported["scripted"] >= {"sharpness", "wobble"}
@@ -161,7 +161,7 @@ def _ask(base: str, model: str, **fields: object) -> tuple[int, str | None]:
         {"Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, None
     except urllib.error.HTTPError as refused:
         with refused:

@@ -314,7 +314,7 @@ async def test_when_the_client_leaves_the_provider_is_left(streamed: bool, begun
         asking = asyncio.ensure_future(there.stream() if streamed else there.plain())
         request = await up.received()
         asking.cancel()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await request.line.left()
         await settled(lambda: there.records != [])
         assert there.records[0].code == "client_gone"

@@ -24,7 +24,6 @@ from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.transport.client import HttpClient
 
-pytestmark = pytest.mark.timeout(300)
 SERVER = """
 import sys, time, xllamacpp
 p = xllamacpp.CommonParams()

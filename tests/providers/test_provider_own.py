@@ -18,7 +18,6 @@ from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.transport.client import HttpClient
 
-pytestmark = pytest.mark.timeout(300)
 COUNT = [{"role": "user", "content": "Write the numbers from one to ten as words."}]
 PRIME = [{"role": "user", "content": "Is seven a prime number? Think first."}]
 

@@ -284,7 +284,7 @@ async def test_comments_are_no_content(begun: bytes) -> None:
         http = HttpClient(f"http://{host}:{port}/v1")
         provider = Provider("them", http, DIALECTS["generic"], deadlines=deadlines)
         with pytest.raises(UpstreamFailed) as failed:
-            await asyncio.wait_for(events_of(ProviderTarget(provider, "m"), STREAMED), 20)
+            await asyncio.wait_for(events_of(ProviderTarget(provider, "m"), STREAMED), 60)
         assert failed.value.code == "upstream_timeout"
         await provider.close()
 

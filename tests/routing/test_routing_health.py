@@ -52,7 +52,7 @@ async def test_checks_run_by_themselves_and_end_with_their_block() -> None:
 
     way.target_state("t0")
     async with HealthChecker(way.target_state, [Check(ask, 0.001, ["t0"])]):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asked.wait()
     assert len(asyncio.all_tasks()) == 1
 

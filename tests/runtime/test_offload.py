@@ -17,7 +17,7 @@ async def test_who_is_cancelled_goes_on_once_the_work_has_ended() -> None:
 
     def work() -> None:
         started.set()
-        assert release.wait(30)
+        assert release.wait(60)
         ended.append(True)
 
     task = asyncio.create_task(offload(work))

@@ -146,7 +146,7 @@ async def test_dense_traffic_is_awaited_awake_and_its_end_is_slept_through() -> 
     assert not shared.awake, "a lone piece tells nothing of the next"
     await _come(shared)
     assert shared.awake
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while shared.awake:
             await _turn()
 
@@ -197,7 +197,7 @@ async def test_clients_that_ask_together_all_get_their_answer(busy_poll_seconds:
             writer.close()
             return data
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             found = await asyncio.gather(*(ask(*kinds[number % 3]) for number in range(48)))
     for number, data in enumerate(found):
         last = json.loads(data.rpartition(b"\r\n\r\n")[2])

@@ -183,7 +183,7 @@ async def test_a_connection_that_is_idle_for_long_is_closed() -> None:
 
     async with server(script) as there, client(there.url, Reach(idle_seconds=0.01)) as http:
         assert await (await http.send("GET", "/")).read(10) == b"ok"
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
         assert there.connections == 1
 
 
@@ -325,7 +325,7 @@ async def test_a_body_larger_than_asked_for_is_given_up() -> None:
         with pytest.raises(TransportFailed) as failure:
             await response.read(1000)
         assert failure.value.kind == "too_large"
-        await asyncio.wait_for(there.gone.wait(), 10)
+        await asyncio.wait_for(there.gone.wait(), 60)
 
 
 async def test_a_body_nobody_reads_is_not_held_without_end() -> None:
@@ -374,7 +374,7 @@ async def test_a_full_line_is_free_again_for_the_next_request() -> None:
                 break
             await asyncio.sleep(0.01)
         assert len(await response.read(2 * len(body))) == len(body) + 1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await (await http.send("GET", "/")).read(10) == b"ok"
         assert there.connections == 1
 
@@ -461,11 +461,11 @@ async def test_a_piece_that_does_not_come_in_time_breaks_the_response() -> None:
 
     async with server(script) as there, client(there.url) as http:
         response = await http.send("GET", "/")
-        assert await response.piece(monotonic() + 0.01) == b"abc"
+        assert await response.piece(monotonic() + 60) == b"abc"
         with pytest.raises(TransportFailed) as failure:
             await response.piece(monotonic() + 0.01)
         assert failure.value.kind == "timeout"
-        await asyncio.wait_for(there.gone.wait(), 10)
+        await asyncio.wait_for(there.gone.wait(), 60)
 
 
 async def test_only_waiting_for_a_piece_takes_its_time() -> None:
@@ -527,7 +527,7 @@ async def test_leaving_in_the_middle_closes_the_connection() -> None:
         response = await http.send("GET", "/")
         await response.piece()
         response.close()
-        await asyncio.wait_for(there.gone.wait(), 10)
+        await asyncio.wait_for(there.gone.wait(), 60)
         assert http.open_connections == 0
 
 
@@ -543,7 +543,7 @@ async def test_cancelling_before_the_head_closes_the_connection() -> None:
         sending = group.create_task(http.send("GET", "/"))
         await asked.wait()
         sending.cancel()
-        await asyncio.wait_for(there.gone.wait(), 10)
+        await asyncio.wait_for(there.gone.wait(), 60)
 
 
 def test_who_leaves_while_a_connection_is_made_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,7 +562,7 @@ def test_who_leaves_while_a_connection_is_made_is_gone(monkeypatch: pytest.Monke
             waiting = asyncio.create_task(http.send("GET", "/"))
             with pytest.raises(asyncio.CancelledError):
                 await tasks[0]
-            assert (await asyncio.wait_for(waiting, 10)).status == 200
+            assert (await asyncio.wait_for(waiting, 60)).status == 200
 
     run(main())
 
@@ -595,7 +595,7 @@ async def test_an_answer_that_is_overdue_is_given_up(said: bytes) -> None:
             response = await http.send("GET", "/", due=due)
             await response.read(10)
         assert failure.value.kind == "timeout"
-        await asyncio.wait_for(there.gone.wait(), 10)
+        await asyncio.wait_for(there.gone.wait(), 60)
 
 
 async def test_a_connection_is_not_waited_for_for_ever() -> None:
@@ -636,7 +636,7 @@ async def test_a_turn_that_comes_too_late_is_the_next_one_s() -> None:
         group.create_task(late())
         waiting = group.create_task(http.send("GET", "/"))
         first.close()  # in the moment in which the other has waited long enough
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_nobody_there() -> None:
