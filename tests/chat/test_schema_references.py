@@ -127,7 +127,9 @@ async def test_drafts_hold_for_pretty_answers_and_for_functions() -> None:
     cache = SchemaCache()
     plan = await answer_plan(JsonSchema(schema), (), cache, white_space=WhiteSpace.PRETTY)
     matcher = LLMatcher(
-        LLTokenizer("byte"), f"%llguidance {{}}\nstart: {plan.expression}\n{plan.rules}", log_level=0
+        LLTokenizer("byte"),
+        f"%llguidance {{}}\nstart: {plan.expression}\n{plan.rules}",
+        log_level=0,
     )
     raw = list(b'{\n  "file": {\n    "size": 1\n  }\n}')
     assert matcher.try_consume_tokens(raw) == len(raw)
