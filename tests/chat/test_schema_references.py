@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.answer import answer_plan
+from causerie.chat.call_syntax.choices import choices
 from causerie.chat.functions import callable_functions
 from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema_cache import SchemaCache
@@ -144,6 +146,40 @@ async def test_drafts_hold_for_pretty_answers_and_for_functions() -> None:
         "tools[0].function.parameters keyword type beside $ref ignored",
         "tools[0].function.parameters keyword properties beside $ref ignored",
     )
+
+
+# Each level is two of the next one: 2^22 alternatives, where each is read anew.
+@pytest.mark.parametrize(
+    "level",
+    [
+        lambda below: {"allOf": [below, below]},
+        lambda below: {"anyOf": [below, below]},
+        lambda below: {"anyOf": [{"allOf": [below, {"minLength": 1}]}, below]},
+    ],
+)
+async def test_references_that_double_are_read_once(
+    level: Callable[[dict[str, str]], dict[str, object]],
+) -> None:
+    levels = {f"d{at}": level({"$ref": f"#/$defs/d{at + 1}"}) for at in range(22)}
+    schema = {"$ref": "#/$defs/d0", "$defs": {**levels, "d22": {"type": "string"}}}
+    plan = await answer_plan(JsonSchema(schema), (), SchemaCache(), white_space=WhiteSpace.PRETTY)
+    assert len(plan.rules) < 100_000
+
+
+def test_alternatives_of_alternatives_are_bounded() -> None:
+    levels = {
+        f"d{at}": {
+            "anyOf": [
+                {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}, {"minLength": at}]},
+                {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}, {"maxLength": 100 - at}]},
+            ]
+        }
+        for at in range(40)
+    }
+    definitions = {**levels, "d40": {"type": "string"}}
+    with pytest.raises(InvalidRequest, match="too many alternatives"):
+        choices({"$ref": "#/$defs/d0", "$defs": definitions})
+    assert len(choices({"$ref": "#/$defs/d36", "$defs": definitions})) == 8  # that differ, of 16
 
 
 def test_a_reference_at_the_top_of_an_older_schema_keeps_its_definitions() -> None:
