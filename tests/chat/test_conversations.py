@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from causerie.chat import conversations as module
+from causerie.chat.changed_line import changed_line, line_hashes
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.protocol.cache_report import CacheMiss, CacheReport
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool
@@ -102,6 +103,13 @@ def test_the_line_of_the_instructions_that_changed_is_named(
     found = miss(structs.replace(AGAIN, messages=(later, ASKED)), _OTHER, 500, first=asked)
     assert found == CacheMiss(module.INSTRUCTIONS_CHANGED, COMPUTED, 0, expected)
     assert str(found) == f"system prompt changed at messages[0] ({expected})"
+
+
+# In squared time this line takes longer than a test may.
+def test_a_long_line_of_the_instructions_is_read_in_linear_time() -> None:
+    line = "abcd-" * 100_000
+    assert changed_line(line_hashes("Be brief."), line) == "line 1"
+    assert changed_line(line_hashes("Be brief."), f"0f8e1a2b {line}") == "line 1, an id"
 
 
 def test_a_message_in_the_middle_is_named() -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import pytest
 
-from causerie.chat.schema import prepare
-from causerie.chat.schema.overlap import PatternIndex
+from causerie.chat.answer import answer_plan
+from causerie.chat.functions import callable_functions
+from causerie.chat.schema import WhiteSpace, prepare
+from causerie.chat.schema.overlap import PatternIndex, matches
+from causerie.chat.schema.pattern import searches
+from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate
-from causerie.protocol.request import JsonSchema
+from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 
 
 def test_patterns_that_are_written_alike_all_hold() -> None:
@@ -56,3 +63,38 @@ def test_beginnings_tell_patterns_apart(one: str, other: str, apart: bool) -> No
         index = PatternIndex()
         index.add(first, 0)
         assert (list(index.near(second)) == []) is apart
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "others"),
+    [
+        ("^x-", ("x-", "x-a"), ("a", "ax-")),
+        ("a b$", ("a b", "ca b"), ("a b ", "a b\n")),
+        ("^ab$", ("ab",), ("a", "abc", "ab\n")),
+        ("ü", ("für",), ("fur",)),
+        ("^(ab|c)[0-9]+$", ("ab1", "c23"), ("b1", "ab", "ab1\n")),
+        (r"[\"\\]", ('a"', "b\\c"), ("a", "/")),
+        ("^.$", ("ü", "😀"), ("", "ab")),
+    ],
+)
+def test_patterns_match_names(pattern: str, matched: Sequence[str], others: Sequence[str]) -> None:
+    [rewritten] = searches(pattern)
+    assert [name for name in (*matched, *others) if matches(rewritten, name)] == [*matched]
+
+
+# Python's own matcher goes back 2^60 times here, and holds up all threads meanwhile.
+async def test_no_pattern_of_names_goes_back_without_end() -> None:
+    name = f"{'a' * 60}!"
+    for named in ({"properties": {name: {"type": "string"}}}, {"required": [name]}):
+        schema = {
+            "type": "object",
+            **named,
+            "patternProperties": {"^(a+)+$": {"type": "integer"}},
+            "additionalProperties": {"type": "string"},
+        }
+        output = JsonSchema(schema)
+        await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
+        request = ChatRequest("m", (Message("user", "Go."),), tools=(Tool("f", schema),))
+        functions = await callable_functions(request, (), SchemaCache())
+        assert functions.admits("f", json.dumps({name: ""}))
+        assert not functions.admits("f", json.dumps({name: 1}))

@@ -27,6 +27,13 @@ test("blocks", () => {
   assert.equal(parse("````\n```\n````")[0].text, "```");
 });
 
+test("hash marks end a heading only behind a space", () => {
+  const title = (text) => parse(text)[0].inline.join("");
+  const read = ["# C#", "## F# and C# ##", "# a ### ", "### ###", "# #", "#\tb", "# a \\#", "# #1"].map(title);
+  assert.deepEqual(read, ["C#", "F# and C#", "a", "", "", "b", "a #", "#1"]);
+  assert.deepEqual(types("#a\n\n####### b\n\n    # c"), ["paragraph", "paragraph", "paragraph"]);
+});
+
 test("lists hold blocks, and other lists", () => {
   const [list] = parse("3. one\n   more\n\n   ```\n   code\n   ```\n4. two\n   - in\n     - deeper\n5. three");
   assert.equal(list.start, 3);
@@ -67,6 +74,8 @@ test("nothing becomes a link that runs or leaves the web", () => {
 test("long texts of one piece are read to their end, and none is lost", () => {
   const nasty = ["*", "_", "`", "[", "**a ", "[a](", "> ", "- ", "~~", "|", "\\", "<h", "*a _b ", "``a` "];
   for (const piece of nasty) parse(piece.repeat(Math.ceil(100_000 / piece.length)));
+  const [spaces, hashes, ticks] = [" ", "#", "`"].map((mark) => mark.repeat(100_000));
+  parse([`# a${spaces}${hashes}${spaces}b`, `\`\`\`${spaces}\``, `${ticks}a\``, `- ${spaces}x`, `a|b\n${spaces}-${spaces}x`, `a|b\n|${spaces}-x`].join("\n\n"));
   const letters = "the quick (brown) fox | jumps * over _ the `lazy dog [1] ![2] <3> ~~4";
   assert.ok(JSON.stringify(parse(letters)).includes("lazy dog"));
 });

@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 
 _MOST_LINES = 64
+_MOST_CHARACTERS = 10_000  # of a line that are looked at
 _DATE = re.compile(
     r"\b\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\b\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b|\b\d{1,2}:\d{2}\b"
     r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d|\b(?:mon|tues|wednes|thurs"
     r"|fri|satur|sun)day\b",
     re.IGNORECASE,
 )
-_ID = re.compile(r"\b(?=[a-z\-]*\d)[0-9a-f]{6,}(?:-[0-9a-f]{4,})*\b", re.IGNORECASE)
+_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE)  # of a UUID, its first part
 
 
 def line_hashes(text: str) -> tuple[int, ...]:
@@ -32,5 +33,6 @@ def changed_line(before: Sequence[int], text: str) -> str:
     if at is None:
         return ""
     kinds = (("a date or time", _DATE), ("an id", _ID))
-    held = next((kind for kind, pattern in kinds if pattern.search(lines[at])), None)
+    line = lines[at][:_MOST_CHARACTERS]
+    held = next((kind for kind, pattern in kinds if pattern.search(line)), None)
     return f"line {at + 1}" + (f", {held}" if held else "")

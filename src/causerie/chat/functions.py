@@ -14,7 +14,9 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.encoding import spells
 from causerie.chat.schema import prepare
 from causerie.chat.schema.finite import without_endless
+from causerie.chat.schema.keywords import ignored_sibling
 from causerie.chat.schema.refusal import of_function
+from causerie.chat.schema.siblings import without_siblings
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate_json
 from causerie.errors import InvalidRequest
@@ -68,12 +70,15 @@ def _checked(
     ignored: list[str] = []
     watched = False
     for index, tool in asked:
-        schema = closed_schema(tool.parameters)
+        param = f"tools[{index}].function.parameters"
+        parameters, siblings = without_siblings(tool.parameters)
+        schema = closed_schema(parameters)
         try:
-            prepared = prepare(schema, param=f"tools[{index}].function.parameters")
+            prepared = prepare(schema, param=param)
         except InvalidRequest as refused:
             raise of_function(tool.name, refused) from None
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
+        ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
         watched = watched or prepared.watched
         arguments[tool.name] = prepared.rules

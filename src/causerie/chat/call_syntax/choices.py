@@ -7,6 +7,7 @@ apply schemas to the same value; it knows nothing of grammars.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from urllib.parse import unquote
@@ -43,6 +44,7 @@ _BOUNDS = {
     "integer": _NUMBERS,
 }
 _MOST = 32  # combinations of alternatives that hold at once
+_MOST_UNITED = 1_000  # alternatives of which options have several
 
 
 def definitions(schema: Schema) -> dict[str, object]:
@@ -178,27 +180,54 @@ def _unwrapped(schema: Mapping[str, object], at: str) -> tuple[Mapping[str, obje
     return schema, at
 
 
-def choices(schema: Schema) -> list[Schema]:
+def choices(schema: Schema) -> Sequence[Schema]:
     """Return schemas of which a value follows one, with definitions; none applies other schemas.
 
     There are none where no value can follow ``schema``. Raises ``InvalidRequest``
     (``unsupported_schema``) where they are too many, or cannot be told.
     """
-    shared = definitions(schema)
+    return _choices(schema, definitions(schema), {})
+
+
+def _choices(
+    schema: Schema, shared: Schema, known: dict[int, Sequence[Schema]]
+) -> Sequence[Schema]:
+    """Return them; ``known`` are those of the parts that were read, by identity.
+
+    Parts that refer to the same part twice, level by level, are read once each.
+    """
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
     for options in _applied(schema):
-        each = [
-            choice
-            for option in options
-            if option is not False
-            for choice in choices({**(option if isinstance(option, Mapping) else {}), **shared})
-        ]
+        each = _united([_of_option(option, shared, known) for option in options], shared)
+        if len(each) > max(len(options), _MOST_UNITED):
+            raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
             raise refused(schema, "too many alternatives hold for one value at once.")
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
     kept = [choice for one in found if (choice := settled(one)) is not None]
     return [choice for one in kept if (choice := _bounded(one)) is not None]
+
+
+def _of_option(
+    option: object, shared: Schema, known: dict[int, Sequence[Schema]]
+) -> Sequence[Schema]:
+    if option is False:
+        return ()
+    if not isinstance(option, Mapping):
+        return _choices(shared, shared, known)
+    if id(option) not in known:
+        known[id(option)] = _choices({**option, **shared}, shared, known)
+    return known[id(option)]
+
+
+def _united(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
+    """Return the choices of all options; where options have several, each choice once."""
+    each = [choice for option in options for choice in option]
+    if len(each) <= len(options):
+        return each
+    own = ({key: of for key, of in choice.items() if key not in shared} for choice in each)
+    return [*{json.dumps(one, sort_keys=True): each[at] for at, one in enumerate(own)}.values()]
 
 
 def _bounded(choice: Schema) -> Schema | None:

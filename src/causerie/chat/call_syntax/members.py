@@ -13,7 +13,8 @@ from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, definitions, part_of
 from causerie.chat.call_syntax.conjunction import refused
 from causerie.chat.call_syntax.strings import string_terminal
-from causerie.chat.schema.pattern import may_match, searches
+from causerie.chat.schema.overlap import MOST_MATCHED, matches
+from causerie.chat.schema.pattern import searches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ def members_of(
     """
     required = _list(choice, "required")
     declared = _names(choice)
+    unnamed = declared.keys() - _mapping(choice, "properties").keys()
+    if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
+        raise refused(choice, "too many required names for so many patterns.", "patternProperties")
     named = []
     for name in declared:
         of = property_of(choice, name)
@@ -75,7 +79,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
     if name in named:
         return part_of(choice, named[name])
     for pattern, of in patterns_of(choice).items():
-        if all(may_match(each, name) for each in searches(pattern)):
+        if all(matches(each, name) for each in searches(pattern)):
             return part_of(choice, of)
     return part_of(choice, choice.get("additionalProperties", True))
 

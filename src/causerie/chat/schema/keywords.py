@@ -165,12 +165,17 @@ def is_applied(key: str) -> bool:
     return key in _RULES or key in ("$defs", "definitions", "additionalItems")
 
 
+def is_rule(key: str) -> bool:
+    """Return whether a keyword has an effect on validity."""
+    return key in _RULES
+
+
 def is_annotation(key: str) -> bool:
     """Return whether a keyword has no effect on validity.
 
     The standard makes every unknown keyword an annotation (JSON Schema Core 2020-12, 6.5).
     """
-    return key not in _RULES
+    return not is_rule(key)
 
 
 def is_unknown(key: str) -> bool:
@@ -189,6 +194,11 @@ def ignored_keyword(key: str) -> str:
     similar = get_close_matches(key[:_LONGEST_NAME], _RULES, n=1, cutoff=0.85)
     hint = f" (similar to {similar[0]})" if similar else ""
     return f"keyword {_in_header(key)} ignored{hint}"
+
+
+def ignored_sibling(key: str) -> str:
+    """Return how a response header names a keyword that its draft ignores."""
+    return f"keyword {_in_header(key)} beside $ref ignored"
 
 
 def ignored_format(name: str) -> str:

@@ -16,14 +16,14 @@ from causerie.chat.schema.disjoint import SchemaDisjointness
 from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE
 from causerie.chat.schema.names import declared_types
 from causerie.chat.schema.negation import Schema, SchemaNegation
-from causerie.chat.schema.pattern import Refused, may_match, searches
+from causerie.chat.schema.overlap import MOST_MATCHED, matches
+from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.refusal import step
 
 _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap
 _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the alternatives
 _MOST_COUNTED = 12  # properties of which some number is to be there
-_MOST_MATCHED = 4_000  # pairs of a named property and a pattern of properties in one schema
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
 _OTHERS = ("additionalProperties", "patternProperties")
 _DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
@@ -271,7 +271,7 @@ class SchemaNarrowing:
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
             return
-        if len(patterns) * len(named) > _MOST_MATCHED:
+        if len(patterns) * len(named) > MOST_MATCHED:
             parts.left.append("patternProperties")
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
@@ -396,7 +396,7 @@ def _rewritten(pattern: str) -> list[str]:
 
 
 def _matches(rewritten: Sequence[str], name: str) -> bool:
-    return bool(rewritten) and all(may_match(each, name) for each in rewritten)
+    return bool(rewritten) and all(matches(each, name) for each in rewritten)
 
 
 def _without(names: Sequence[str]) -> Schema:

@@ -23,6 +23,7 @@ from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.placing import placed
 from causerie.chat.schema.refusal import step, unsupported
+from causerie.chat.schema.siblings import without_siblings
 from causerie.chat.schema.values import (
     LEAKY_RANGE,
     MAX_DEPTH,
@@ -85,7 +86,10 @@ class Rewriter:
         self._values = Values(self._refuse)
         self._narrowing = SchemaNarrowing(self._resolve)
         if not isinstance(self.root, bool):
-            self.root = placed(self.root)
+            said, siblings = without_siblings(self.root)
+            for key in siblings:
+                self._ignore(f"$ref {key}", words.ignored_sibling(key))
+            self.root = placed(said)
 
     def rewrite(self) -> Node:
         """Return the whole schema; raise ``InvalidRequest`` (``unsupported_schema``)."""

@@ -139,16 +139,6 @@ def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
     raise Refused(LOOKS)
 
 
-def may_match(rewritten: str, name: str) -> bool:
-    """Return whether a rewritten pattern may match ``name``; true if Python cannot tell quickly."""
-    if len(name) > 64 and re.search(r"[*+{?]", rewritten):
-        return True
-    try:
-        return re.search(rewritten, name) is not None
-    except re.error:
-        return True
-
-
 def pieces(pattern: str) -> list[Piece]:
     """Return the parts of a pattern in order; raise :class:`Refused`."""
     return _reader(pattern).read()

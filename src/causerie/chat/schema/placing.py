@@ -16,16 +16,19 @@ from causerie.chat.schema.addresses import (
 )
 from causerie.chat.schema.dynamic_scope import DynamicScope
 from causerie.chat.schema.meta_schemas import with_meta_schemas
+from causerie.chat.schema.siblings import without_siblings
 
 _KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
 
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the same schema, in which references name places (``#/$defs/name``).
+    """Return the same schema, in which references name places (``#/$defs/name``), without rules
+    beside a reference that its draft ignores.
 
     References to what is not in the schema stay as they are, unless it is a meta-schema of the
     standard.
     """
+    schema, _ = without_siblings(schema)
     found = with_meta_schemas(Addresses(schema))
     if found.plain:
         return schema

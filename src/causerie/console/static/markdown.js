@@ -2,12 +2,12 @@
 // `Sheet` makes the nodes of it one by one. HTML in the text stays text, pictures become links,
 // and only addresses of the web and of mail become links.
 
-const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const FENCE = /^( {0,3})(`{3,}(?!`)|~{3,}(?!~))(?!.*`)\s*(\S*)/;
+const HEADING = /^ {0,3}(#{1,6})\s/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,7})([-*+]|\d{1,9}[.)])( +|$)/;
-const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const DIVIDER = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/;
 const SAFE = /^(https?:\/\/|mailto:)[^\s]+$/i;
 const DEEPEST = 8;
 
@@ -35,13 +35,22 @@ function blockAt(lines, at, depth) {
   if (fence) return fenced(lines, at, fence);
   const heading = HEADING.exec(line);
   if (heading) {
-    return [{ type: "heading", level: heading[1].length, inline: inline(heading[2]) }, at + 1];
+    const title = titleOf(line.slice(heading[0].length));
+    return [{ type: "heading", level: heading[1].length, inline: inline(title) }, at + 1];
   }
   if (RULE.test(line)) return [{ type: "rule" }, at + 1];
   if (depth < DEEPEST && QUOTE.test(line)) return quoted(lines, at, depth);
   if (depth < DEEPEST && ITEM.test(line)) return listed(lines, at, depth);
   if (isTable(lines, at)) return table(lines, at);
   return paragraph(lines, at, depth);
+}
+
+/** The words of a heading: hash marks end it only behind a space, so that "C#" is a word. */
+function titleOf(rest) {
+  const text = rest.trim();
+  let end = text.length;
+  while (text[end - 1] === "#") end -= 1;
+  return end === 0 || /\s/.test(text[end - 1]) ? text.slice(0, end).trimEnd() : text;
 }
 
 function fenced(lines, at, [, indent, marks, language]) {
@@ -111,7 +120,7 @@ function startsBlock(line) {
 function isTable(lines, at) {
   return (
     lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") &&
-    DIVIDER.test(lines[at + 1]) && cells(lines[at]).length === cells(lines[at + 1]).length
+    DIVIDER.test(lines[at + 1].trim()) && cells(lines[at]).length === cells(lines[at + 1]).length
   );
 }
 
