@@ -22,6 +22,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.ipc_socket import IpcSocket
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
+from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
@@ -40,6 +41,11 @@ def slots() -> Slots:
     return Slots(4, 100_000, PromptStore(0, 1))
 
 
+def pace() -> Pace:
+    """Fast enough that every prompt is read whole."""
+    return Pace(batch=64, context=100_000, token_seconds=1e-6)
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -51,7 +57,7 @@ async def at_a_socket(handler: Handler, path: str) -> AsyncIterator[LlamaCppClie
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()
-    client = LlamaCppClient(path, "secret", slots())
+    client = LlamaCppClient(path, "secret", slots(), pace())
     try:
         yield client
     finally:
@@ -67,7 +73,7 @@ async def engine(handler: Handler) -> AsyncIterator[LlamaCppClient]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    client = LlamaCppClient(runner.addresses[0][1], "secret", slots())
+    client = LlamaCppClient(runner.addresses[0][1], "secret", slots(), pace())
     try:
         yield client
     finally:
@@ -270,7 +276,7 @@ async def test_a_unix_socket_does_as_well() -> None:
 async def test_nobody_there_means_that_it_is_coming_back() -> None:
     async with engine(saying()) as client:
         pass
-    gone = LlamaCppClient(1, "secret", slots())  # nothing listens on port 1
+    gone = LlamaCppClient(1, "secret", slots(), pace())  # nothing listens on port 1
     try:
         with pytest.raises(EngineFailed) as failure:
             await outputs(gone)
@@ -286,3 +292,46 @@ async def test_what_the_reader_raises_stays_what_it_is() -> None:
             async with client.complete(REQUEST, PARTIAL) as stream:
                 async for _ in stream:
                     raise ConnectionError("mine")
+
+
+class Fixed(Pace):
+    """A pace that no step changes."""
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Note nothing."""
+
+
+def reading(asked: list[list[int]]) -> Handler:
+    """An engine that notes the prompts, and has those in its cache that a prompt begins with."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        prompt = (await request.json())["prompt"]
+        cached = max((len(had) for had in asked if prompt[: len(had)] == had), default=0)
+        asked.append(prompt)
+        total = len(prompt)
+        progress = [
+            item(tokens=[0], prompt_progress={"total": total, "cache": cached, "processed": read})
+            for read in (cached, total)
+        ]
+        made = item(content="a", tokens=[0], tokens_predicted=1)
+        last = item(stop=True, stop_type="limit", tokens_predicted=1, tokens_evaluated=total)
+        return await saying(*progress, made, last)(request)
+
+    return handler
+
+
+async def test_a_long_prompt_is_read_in_pieces_and_small_ones_beside_a_stream() -> None:
+    asked: list[list[int]] = []
+    long = TextRequest(prompt=tuple(range(200)), max_tokens=1)
+    async with engine(reading(asked)) as client:
+        client._pace = Fixed(64, 1000, 0.02)
+        alone = await outputs(client, long)
+        assert [len(prompt) for prompt in asked] == [64, 128, 192, 200]
+        del asked[:]
+        async with client.complete(REQUEST, PARTIAL) as stream:
+            async for output in stream:
+                if isinstance(output, Token):
+                    other = TextRequest(prompt=tuple(range(1000, 1200)), max_tokens=1)
+                    beside = await outputs(client, other)
+        assert [len(prompt) for prompt in asked[1:]] == [*range(16, 200, 16), 200]
+    assert alone == beside == [Started(0), Token(0, "a"), Stopped("length", 200, 1, 0)]

@@ -30,6 +30,7 @@ from causerie.engines.base import (
 from causerie.engines.llamacpp import process
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
+from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.supervisor import GivenUp
@@ -258,6 +259,41 @@ async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCp
         started = await anext(outputs)
         assert isinstance(started, Started)
         assert started.cached_tokens < 200  # the rest was not read for nobody
+    await until_free(engine)
+
+
+class Slow(Pace):
+    """The pace of a slow machine, whatever machine this is."""
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Note nothing."""
+
+
+async def test_a_stream_goes_on_while_a_long_prompt_is_read(
+    engine: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine._client(), "_pace", Slow(64, CONTEXT, 0.05))
+    long = TextRequest([2000 + number for number in range(112)], 2, GREEDY, ignore_eos=True)
+    seen: list[Output] = []
+    beside = 0
+
+    async def read() -> None:
+        async with engine.generate(long) as outputs:
+            seen.extend([output async for output in outputs])
+
+    stream = TextRequest(prompt, CONTEXT - len(prompt) - 1, GREEDY, ignore_eos=True)
+    async with engine.generate(stream) as outputs, asyncio.TaskGroup() as group:
+        while not isinstance(await anext(outputs), Token):
+            pass
+        reading = group.create_task(read())
+        async for _ in outputs:
+            if reading.done():
+                break
+            beside += 1
+    assert beside >= 6  # one beside each piece of 16; batches of 64 let two or three through
+    assert seen[0] == Started(0)
+    assert len(tokens(seen)) == 2
+    assert seen[-1] == Stopped("length", 112, 2, 0)
     await until_free(engine)
 
 

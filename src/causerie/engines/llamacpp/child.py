@@ -4,7 +4,7 @@ Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
 a key, and the path of the Unix socket to listen at, or null for a free port of
 the loopback address) from standard input and answers with lines of JSON on
 standard output: ``{"converted": 0.3}`` while it converts weights, to the end 1, and
-``{"ready": true, "address": …}`` once it is loaded and listens.
+``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens.
 Standard input then stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
@@ -25,6 +25,7 @@ from typing import Any
 import xllamacpp
 
 from causerie.engines.llamacpp.conversion import CannotConvert, converted
+from causerie.engines.llamacpp.foreign_load import spin_less_beside_others
 from causerie.engines.llamacpp.prompt_store import files_for
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 from causerie.engines.machine_part import stay_on
@@ -58,13 +59,15 @@ def main() -> None:
     weights = _weights(told["launch"])
     os.umask(0o077)  # the socket is this user's
     try:
-        server = xllamacpp.Server(_parameters(told["launch"], weights, told["key"], told["socket"]))
+        params = _parameters(told["launch"], weights, told["key"], told["socket"])
+        server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         _flush_log()
         sys.exit(f"RuntimeError: {error}")
     if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
         give_back_zero_pages()
-    _say({"ready": True, "address": server.listening_address})
+    spin_less_beside_others(told["launch"]["threads"])
+    _say({"ready": True, "address": server.listening_address, "batch": params.n_batch})
     threading.Event().wait()
 
 

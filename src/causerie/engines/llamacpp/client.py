@@ -7,8 +7,9 @@ needs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,7 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.prompt_store import LEAST_TOKENS
 from causerie.engines.llamacpp.slots import Slot, Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
@@ -65,6 +67,7 @@ class _Progress(msgspec.Struct):
     total: int = 0
     cache: int = 0
     processed: int = 0
+    time_ms: float = 0.0
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -87,11 +90,12 @@ class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's.
+    ``slots`` are the child's, ``pace`` is its speed.
     """
 
-    def __init__(self, place: int | str, key: str, slots: Slots) -> None:
+    def __init__(self, place: int | str, key: str, slots: Slots, pace: Pace) -> None:
         self._slots = slots
+        self._pace = pace
         # A new connection each time: an idle one would occupy a thread of the engine's server.
         self._wire = EngineTransport(*near(place), key, idle_seconds=0)
 
@@ -117,41 +121,79 @@ class LlamaCppClient:
         """Yield one completion once the engine has started it; free its slot on leaving.
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
-        engine keeps the state at which it ends, and can go back to it.
+        engine keeps the state at which it ends, and can go back to it. A long prompt is read in
+        pieces (:mod:`.pace`).
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
+        pulse = pulse or Pulse()
         async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
-                await self._read_ahead(request, partial, pulse or Pulse(), slot)
-            body = completion_body(request, slot.id)
-            response = await self._wire.send("POST", "/completion", body)
-            try:
-                if response.status != 200:
-                    raise _refusal(response.status, await whole(response))
-                made = _outputs(response, partial, request.logprobs, pulse or Pulse(), slot)
-                async with aclosing(made) as outputs:
+                await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
+            if self._pace.is_long(slot.read, len(request.prompt)):
+                async with aclosing(self._in_pieces(request, partial, pulse, slot)) as outputs:
                     yield outputs
-            finally:
-                response.close()  # the engine sees its client gone, also in the middle
+            else:
+                async with self._run(request, partial, pulse, slot) as outputs:
+                    yield outputs
+
+    async def _in_pieces(
+        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+    ) -> AsyncGenerator[Output, None]:
+        """Yield a completion whose prompt is read in pieces; streams get tokens in between."""
+        begun = False
+        while (found := await self._read_piece(request.prompt, partial, pulse, slot)) is not None:
+            if not begun:
+                begun = True
+                yield Started(found)
+        async with self._run(request, partial, pulse, slot) as outputs:
+            async for output in outputs:
+                if not (begun and isinstance(output, Started)):
+                    yield output
+
+    async def _read_piece(
+        self, prompt: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
+    ) -> int | None:
+        """Have the engine read the next piece, unless it is the last one.
+
+        Returns how many tokens of the prompt were cached, or ``None`` for the last one.
+        """
+        async with self._pace.turn:
+            end = slot.read + self._pace.piece(beside_streams=self._slots.streaming)
+            if end >= len(prompt):
+                return None
+            return await self._read_ahead(prompt[:end], partial, pulse, slot)
 
     async def _read_ahead(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
-    ) -> None:
-        """Have the engine read what a prompt shares, and generate nothing."""
-        count = request.shared
-        first = TextRequest(request.prompt[:count], max_tokens=0)
-        response = await self._wire.send("POST", "/completion", completion_body(first, slot.id))
+        self, beginning: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
+    ) -> int:
+        """Have the engine read the beginning of a prompt, and generate nothing.
+
+        Returns how many of its tokens were cached.
+        """
         found = 0
+        request = TextRequest(beginning, max_tokens=0)
+        async with self._run(request, partial, pulse, slot) as outputs:
+            async for output in outputs:
+                if isinstance(output, Stopped):
+                    found = output.cached_tokens
+        slot.read_ahead(len(beginning), found)
+        return found
+
+    @asynccontextmanager
+    async def _run(
+        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        """Make one request of a slot that is held."""
+        response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await whole(response))
-            async with aclosing(_outputs(response, partial, None, pulse, slot)) as outputs:
-                async for output in outputs:
-                    if isinstance(output, Stopped):
-                        found = output.cached_tokens
+            made = slot.made if request.max_tokens else []  # where none is asked for one comes
+            stream = _Stream(response, pulse, slot, self._pace, made)
+            async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:
+                yield outputs
         finally:
-            response.close()
-        slot.read_ahead(count, found)
+            response.close()  # the engine sees its client gone, also in the middle
 
     async def sample(self, request: TextRequest) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back)."""
@@ -168,16 +210,36 @@ class LlamaCppClient:
         return Token(id, item.content)
 
 
+@dataclass(slots=True)
+class _Stream:
+    """One answer of the engine on its way, and what is noted while it comes."""
+
+    response: HttpResponse
+    pulse: Pulse
+    slot: Slot
+    pace: Pace
+    ids: list[int]
+    """Tokens that the engine has generated."""
+    read_ms: float = 0.0
+    """Time after which the engine had read ``slot.read`` tokens of the prompt."""
+
+    def read(self, progress: _Progress) -> None:
+        """Note a step in which the engine has read tokens of the prompt."""
+        tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
+        self.pace.observe(tokens, spent / 1000)
+        self.slot.read, self.read_ms = progress.processed, progress.time_ms
+
+
 async def _outputs(
-    response: HttpResponse, partial: PartialTokens, logprobs: int | None, pulse: Pulse, slot: Slot
+    stream: _Stream, partial: PartialTokens, logprobs: int | None
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
-    made, ids = 0, slot.made
+    made, ids = 0, stream.ids
     plain = logprobs is None
     decoder = EventDecoder()
     try:
-        while piece := await response.piece():
-            pulse.beat = monotonic()
+        while piece := await stream.response.piece():
+            stream.pulse.beat = monotonic()
             for data in decoder.feed(piece):
                 item = _decode(data)
                 if plain and item.tokens_predicted == made + 1 and item.tokens and not item.stop:
@@ -188,9 +250,9 @@ async def _outputs(
                 if item.error is not None:
                     raise EngineFailed("the engine failed in the middle of an answer")
                 if item.prompt_progress is not None:
-                    slot.read = item.prompt_progress.processed
+                    stream.read(item.prompt_progress)
                     if cached is None:
-                        cached = max(item.prompt_progress.cache - slot.ahead, 0)
+                        cached = max(item.prompt_progress.cache - stream.slot.ahead, 0)
                         yield Started(cached)
                     continue
                 for token in _tokens(item, made, partial, logprobs or 0):
@@ -199,7 +261,7 @@ async def _outputs(
                     yield token
                 made = max(made, item.tokens_predicted)
                 if item.stop:
-                    slot.finished = True
+                    stream.slot.finished = True
                     yield _stopped(item, cached)
                     return
     except TransportFailed as failure:

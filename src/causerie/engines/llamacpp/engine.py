@@ -66,7 +66,6 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         super().__init__(model, local, launch, load_seconds)
-        self._cuts_back = header.cuts_back
         if launch.conversion is None:
             _tell_slow(model, launch.slow)
         need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
@@ -126,7 +125,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     def _run(
         self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        if self._cuts_back:
+        if self._launch.cuts_back:
             request = replace(request, shared=0)
         return client.complete(request, self._partial, self._pulse)
 

@@ -89,6 +89,10 @@ class Launch:
     flash_attention: bool | None
     batch: int | None
     cpu_batch: int
+    token_seconds: float
+    """Time in which a token of a prompt is expected to be read."""
+    cuts_back: bool
+    """Whether the state of a prompt can be cut back to any of its tokens."""
     lora: tuple[str, ...]
     draft: str | None
     drafted: int
@@ -132,6 +136,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     context, parallel, cache_tokens = _cache(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
+    token_seconds = own_size / 1e9 * _CORE_SECONDS_PER_GB / threads
     alongside = [
         Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
     ]
@@ -145,7 +150,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         kv_type=kv_type,
         flash_attention=options.flash_attention,
         batch=options.batch and max(options.batch, step),
-        cpu_batch=max(_cpu_batch(own_size, threads), 2 * parallel, step),
+        cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
+        token_seconds=token_seconds,
+        cuts_back=header.cuts_back,
         lora=options.lora,
         draft=options.draft,
         drafted=drafted,
@@ -197,16 +204,17 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
     return min(available_memory() // options.part.of // 8, _MOST_PROMPT_CACHE)
 
 
-def _cpu_batch(weights: int, threads: int) -> int:
+def _cpu_batch(token_seconds: float) -> int:
     """Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
 
-    As many as take 0.2 s (a token takes one core about 60 ms for each GB of weights), so that a
-    stream alongside a long prompt gets a token every 0.25 s, and a client that has gone is noticed
-    after two batches. Multiples of 64 up to the engine's own 512: the kernels are as fast with 64
-    as with 512, and with 32 they need a third more time.
+    As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
+    weights), so that a client that has gone is noticed after two batches. Where a stream runs
+    beside a long prompt, less of it is given to the engine at once; see :mod:`.pace`. Multiples of
+    64 up to the engine's own 512: the kernels are as fast with 64 as with 512, and with 32 they
+    need a third more time.
     """
-    in_time = _BATCH_SECONDS * threads / (weights / 1e9 * _CORE_SECONDS_PER_GB)
-    return min(max(int(in_time) // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
+    in_time = int(_BATCH_SECONDS / token_seconds)
+    return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
 def cores(

@@ -16,6 +16,7 @@ import structlog
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
+from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
@@ -49,7 +50,7 @@ async def spawn(
     key = secrets.token_urlsafe(32)
     try:
         async with asyncio.timeout(load_seconds):
-            place = await _loaded(process, launch, key)
+            place, batch = await _loaded(process, launch, key)
     except BaseException as failure:
         await process.end()
         if isinstance(failure, TimeoutError):
@@ -59,7 +60,9 @@ async def spawn(
                 f"the engine could not load {launch.files}{_load_failure(process.tail)}"
             ) from None
         raise
-    client = LlamaCppClient(place, key, Slots(launch.parallel, launch.cache_tokens, prompts))
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    pace = Pace(batch, launch.context, launch.token_seconds, in_pieces=launch.cuts_back)
+    client = LlamaCppClient(place, key, slots, pace)
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
@@ -77,8 +80,11 @@ class _Ended(Exception):
     """The child ended while it was starting."""
 
 
-async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str:
-    """Return the address of the loaded child: its socket, or a port if it has no socket."""
+async def _loaded(process: EngineProcess, launch: Launch, key: str) -> tuple[int | str, int]:
+    """Return the address of the loaded child and its batch in tokens.
+
+    The address is its socket, or a port if it has no socket.
+    """
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
     told = json.dumps(task, default=os.fspath) + "\n"
@@ -88,7 +94,7 @@ async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str
             continue
         fact = json.loads(line)
         if fact.get("ready"):
-            return socket or int(fact["address"].rpartition(":")[2])
+            return socket or int(fact["address"].rpartition(":")[2]), fact["batch"]
         _tell_conversion(Path(launch.weights).name, fact)
     raise _Ended
 

@@ -67,6 +67,7 @@ class Slot:
     def read_ahead(self, count: int, found: int) -> None:
         """Note that the first ``count`` tokens were read, of which it had ``found``."""
         self.read, self.ahead, self.made = count, count - found, []
+        self.finished = False  # the request itself is still to come
 
     def leave(self, prompt: bytes, used: int) -> None:
         """End a request; the last token that was generated has not been computed."""
@@ -92,6 +93,11 @@ class Slots:
         self._free = asyncio.Semaphore(count)
         self._choosing = asyncio.Lock()  # also while others make room for the one that was chosen
         self._uses = 0
+
+    @property
+    def streaming(self) -> bool:
+        """Return whether a request has had its first token, and not yet its last."""
+        return any(slot.made for slot in self._slots)
 
     @asynccontextmanager
     async def hold(

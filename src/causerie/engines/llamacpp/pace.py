@@ -1,0 +1,66 @@
+"""How many tokens of a long prompt the engine is given at once, by the speed that it has.
+
+In each of its steps the engine computes a token of every stream, and fills its batch with tokens of
+a prompt. The size of the batch is fixed when it loads, so that beside a long prompt every step
+would take as long as a whole batch. Long prompts are therefore given in *pieces*, of which each
+extends what the slot holds. A piece that is smaller than the batch makes a short step. While nobody
+streams, a piece is several batches, and costs no more than a round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+_LONG_SECONDS = 3.0
+_ALONE_SECONDS = 1.0
+_BESIDE_SECONDS = 0.125  # half of what a stream may wait: a step may take twice what was foreseen
+_LEAST = 16  # with less, a token takes twice as long as in a whole batch
+_STEP = 8  # rows that kernels take together
+_SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
+
+
+class Pace:
+    """The speed of one engine, and whose turn it is to have a piece read.
+
+    ``batch`` and ``context`` are the engine's, in tokens. ``token_seconds`` is the speed expected
+    of it, and counts until a step was seen. Without ``in_pieces`` every prompt is read whole.
+    """
+
+    def __init__(
+        self, batch: int, context: int, token_seconds: float, *, in_pieces: bool = True
+    ) -> None:
+        self.turn = asyncio.Lock()
+        """Held while a piece is read: two of them would make one step longer."""
+        self.token_seconds = token_seconds
+        self._batch = batch
+        self._context = context
+        self._in_pieces = in_pieces
+        self._seen = False
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Note a step in which the engine read so many tokens of a prompt.
+
+        Few tokens tell nothing, since most of such a step is not theirs. Slower steps count more
+        than faster ones: a stream that waits is worse than a prompt that does.
+        """
+        if tokens < _LEAST or seconds <= 0:
+            return
+        new = seconds / tokens
+        weight = _SLOWER if new > self.token_seconds else _FASTER
+        self.token_seconds += (new - self.token_seconds) * (weight if self._seen else 1.0)
+        self._seen = True
+
+    def is_long(self, read: int, total: int) -> bool:
+        """Return whether a prompt of which so much was read needs pieces.
+
+        One that does not fit is left to the engine, which refuses it before it reads.
+        """
+        rest = (total - read) * self.token_seconds
+        return self._in_pieces and total < self._context and rest > _LONG_SECONDS
+
+    def piece(self, *, beside_streams: bool) -> int:
+        """Return the tokens of the next piece: whole batches, or fewer where streams would wait."""
+        batch, fitting = self._batch, int(_BESIDE_SECONDS / self.token_seconds)
+        if beside_streams and fitting < batch:
+            return min(max(fitting // _STEP * _STEP, _LEAST), batch)
+        return max(int(_ALONE_SECONDS / self.token_seconds) // batch, 1) * batch
