@@ -1,12 +1,14 @@
-"""Weight and load time of the public catalog's pages, with 1,000 models.
+"""Weight and load time of the pages: of the public catalog, of the chat, of accounts.
 
-A service of its own is started with a catalog that is made up, and its pages are opened in
-Chromium: once with nothing kept (a first visit), once more with what the first left. Printed
-are bytes over the wire with headers, requests, first paint, first contentful paint, layout
-shift (0 is none) and how long the server took; medians of the rounds. Nothing is asked of a model.
+Three services are started: a public catalog of models that are made up, one with a team and a
+month of its requests, and one without accounts. Their pages are opened in Chromium: once with
+nothing kept (a first visit), once more with what the first left. Printed are bytes over the wire
+with headers, requests, the server's time, first paint, first contentful paint, processor time of
+the page and layout shift (0 is none); medians of the rounds, the worst of shifts. Nothing is
+asked of a model.
 
     make bench BENCH=bench/pages.py
-    make bench BENCH=bench/pages.py ARGS="--models 5000 --rounds 5"
+    make bench BENCH=bench/pages.py ARGS="--models 5000 --rounds 5 --only catalog"
 """
 
 from __future__ import annotations
@@ -15,16 +17,22 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from accountkit import PASSWORD, World
 from browserkit import chromium
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from pageskit import a_team, with_history
+from playwright.async_api import Browser, CDPSession, Page, StorageState, async_playwright
 from service import serving
 from starter import PROGRAM
+
+from causerie.store.database import Database
+from causerie.store.schema import upgrade
 
 _HEAD = """\
 [store]
@@ -32,6 +40,30 @@ folder = "data"
 [[doors]]
 name = "router"
 kind = "router"
+"""
+_TEAM = """\
+[store]
+folder = "{folder}"
+[[doors]]
+name = "gateway"
+kind = "gateway"
+keys = "accounts"
+[[providers]]
+name = "north"
+base_url = "http://127.0.0.1:9/v1"
+health = {{ path = "" }}
+"""
+_ALIAS = """\
+[[aliases]]
+id = "north/model-{n}"
+targets = [{{ provider = "north", model = "model-{n}" }}]
+price = {{ prompt = "0.2", completion = "0.6" }}
+"""
+_ALONE = """\
+[[providers]]
+name = "north"
+base_url = "http://127.0.0.1:9/v1"
+health = { path = "" }
 """
 _PROVIDER = """\
 [[providers]]
@@ -58,6 +90,23 @@ _WORDS = ("Swift", "Amber", "Lumen", "Cobalt", "Fern", "Vesper", "Quartz", "Harb
 _PLAIN = ("max_tokens", "temperature", "top_p", "seed", "stop")
 _TOOLS = (*_PLAIN, "tools", "tool_choice", "response_format")
 _PROVIDERS = 20
+_ALIASES = 40
+_OPEN = {
+    "sign in": "/sign-in",
+    "list": "/catalog",
+    "list, searched and sorted": "/catalog?q=amber&parameter=tools&sort=price",
+    "model": "/catalog/author-7/model-7",
+    "four side by side": "/catalog/compare?"
+    + "&".join(f"model=author-{n}/model-{n}" for n in range(4)),
+    "providers": "/providers",
+}
+_FRONT = {"chat": "/", "docs": "/docs"}
+_OF_PROJECT = ("overview", "keys", "usage", "activity", "models", "playground", "limits")
+_OF_OPERATORS = (
+    *("operator", "operator/providers", "operator/aliases", "operator/users"),
+    *("operator/projects", "operator/usage", "operator/activity", "operator/audit"),
+    "operator/alerts",
+)
 _PAINTS = """() => new Promise((done) => {
   let shift = 0;
   new PerformanceObserver((list) => {
@@ -110,6 +159,7 @@ async def _open(page: Page, address: str) -> Load:
     load = Load()
     session = await page.context.new_cdp_session(page)
     await session.send("Network.enable")
+    await session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def finished(event: dict[str, Any]) -> None:
         if event["encodedDataLength"]:
@@ -117,17 +167,30 @@ async def _open(page: Page, address: str) -> Load:
             load.wire += event["encodedDataLength"]
 
     session.on("Network.loadingFinished", finished)
-    await page.goto(address, wait_until="networkidle")
+    answer = await page.goto(address, wait_until="load")  # some pages ask again and again
+    if answer is None or not answer.ok or page.url != address:
+        sys.exit(f"{address} led to {page.url}, status {answer and answer.status}")
     load.paints = await page.evaluate(_PAINTS)
+    found = {each["name"]: each["value"] for each in await _metrics(session)}
+    load.paints["cpu"] = 1000 * found["TaskDuration"]
     await session.detach()
     return load
 
 
-async def _attempts(browser: Browser, address: str, rounds: int) -> tuple[list[Load], list[Load]]:
-    """First visits, each by a browser that knows nothing; and second ones."""
+async def _metrics(session: CDPSession) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = (await session.send("Performance.getMetrics"))["metrics"]
+    return found
+
+
+async def _attempts(
+    browser: Browser, address: str, rounds: int, signed_in: StorageState | None
+) -> tuple[list[Load], list[Load]]:
+    """First visits, each by a browser that knows nothing but a session; and second ones."""
     first, second = [], []
     for _ in range(rounds):
-        context: BrowserContext = await browser.new_context(viewport={"width": 1280, "height": 900})
+        context = await browser.new_context(
+            viewport={"width": 1280, "height": 900}, storage_state=signed_in
+        )
         page = await context.new_page()
         first.append(await _open(page, address))
         await page.goto("about:blank")
@@ -143,30 +206,81 @@ def _line(title: str, loads: Sequence[Load]) -> str:
     return (
         f"| {title} | {median(load.wire for load in loads) / 1024:.1f} "
         f"| {median(load.requests for load in loads):.0f} | {middle('server'):.0f} "
-        f"| {middle('first'):.0f} | {middle('contentful'):.0f} "
+        f"| {middle('first'):.0f} | {middle('contentful'):.0f} | {middle('cpu'):.0f} "
         f"| {max(load.paints['shift'] for load in loads):.3f} |\n"
     )
 
 
-async def _measure(root: str, rounds: int) -> None:
-    pages = {
-        "list": "/catalog",
-        "list, searched and sorted": "/catalog?q=amber&parameter=tools&sort=price",
-        "model": "/catalog/author-7/model-7",
-        "four side by side": "/catalog/compare?"
-        + "&".join(f"model=author-{n}/model-{n}" for n in range(4)),
-    }
-    sys.stdout.write("| page | KB | requests | server ms | first paint | contentful | shift |\n")
-    sys.stdout.write("|---|---|---|---|---|---|---|\n")
+async def _measure(
+    root: str, pages: Mapping[str, str], rounds: int, *, member: bool = False
+) -> None:
+    """Print a line for the first and for the second visit of each page."""
+    sys.stdout.write("| page | KB | requests | server | first paint | contentful | CPU | shift |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|---|\n")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
-        await _attempts(browser, root + pages["list"], 1)  # what was never done before is slow
+        session = await _signed_in(browser, root) if member else None
+        for path in pages.values():  # what was never done before is slow
+            await _attempts(browser, root + path, 1, session)
         for title, path in pages.items():
-            first, second = await _attempts(browser, root + path, rounds)
+            first, second = await _attempts(browser, root + path, rounds, session)
             sys.stdout.write(_line(title, first) + _line(f"{title}, again", second))
+            sys.stdout.flush()
         await browser.close()
+
+
+async def _signed_in(browser: Browser, root: str) -> StorageState:
+    """Sign in as the operator of the team, and return the cookies."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"{root}/console/sign-in")
+    await page.fill("[name=email]", "operator@example.org")
+    await page.fill("[name=password]", PASSWORD)
+    await page.click("form .button-main")
+    await page.wait_for_url(lambda url: "/sign-in" not in url)
+    state = await context.storage_state()
+    await context.close()
+    return state
+
+
+async def _team(folder: Path) -> str:
+    """Fill a database with people and a month of requests; return the project's id."""
+
+    database = Database(f"sqlite:///{folder / 'causerie.db'}")
+    await upgrade(database)
+    world = World(database, now=datetime.now(UTC))
+    team = await a_team(world)
+    await with_history(world, team)
+    for number in range(100):
+        person = await world.person(f"colleague{number}")
+        await world.key(team.project, team.owner, name=f"key of {person.name}")
+    await database.close()
+    return team.project.id
+
+
+def _catalog(folder: Path, models: int, rounds: int) -> None:
+    with serving(folder, configuration(models), program=PROGRAM) as service:
+        asyncio.run(_measure(f"{service.root}/console", _OPEN, rounds))
+
+
+def _front(folder: Path, rounds: int) -> None:
+    aliases = "".join(_ALIAS.format(n=n) for n in range(_ALIASES))
+    with serving(folder, _ALONE + aliases, program=PROGRAM) as service:
+        asyncio.run(_measure(service.root, _FRONT, rounds))
+
+
+def _members(folder: Path, rounds: int) -> None:
+    (folder / "data").mkdir()
+    project = asyncio.run(_team(folder / "data"))
+    pages = {f"{each} (project)": f"/console/projects/{project}/{each}" for each in _OF_PROJECT}
+    pages |= {each: f"/console/{each}" for each in _OF_OPERATORS}
+    aliases = "".join(_ALIAS.format(n=n) for n in range(_ALIASES))
+    with serving(
+        folder, _TEAM.format(folder=folder / "data") + aliases, program=PROGRAM
+    ) as service:
+        asyncio.run(_measure(service.root, pages, rounds, member=True))
 
 
 def main() -> None:
@@ -174,11 +288,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=("catalog", "front", "members"))
     wanted = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with serving(folder, configuration(wanted.models), program=PROGRAM) as service:
-            asyncio.run(_measure(f"{service.root}/console", wanted.rounds))
+    parts: dict[str, Callable[[Path], None]] = {
+        "catalog": lambda folder: _catalog(folder, wanted.models, wanted.rounds),
+        "front": lambda folder: _front(folder, wanted.rounds),
+        "members": lambda folder: _members(folder, wanted.rounds),
+    }
+    for name, part in parts.items():
+        if wanted.only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                part(Path(folder))
 
 
 if __name__ == "__main__":

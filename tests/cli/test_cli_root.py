@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from causerie.cli.root import COMMANDS, app, loaded
 
+LOOKS = {"markdown_it", "pygments", "rich"}  # take longer than all the rest
 MODULES = """
 import json, sys
 from causerie.cli import main
@@ -35,7 +37,8 @@ def modules_after(*words: str) -> set[str]:
 def test_the_list_of_commands_imports_none_of_them(words: list[str]) -> None:
     found = modules_after(*words)
     ours = {name for name in found if name.startswith("causerie")}
-    assert ours == {"causerie", "causerie.cli", "causerie.cli.root"}
+    assert ours == {"causerie", "causerie.cli", "causerie.cli.help", "causerie.cli.root"}
+    assert not found & LOOKS
     assert not found & {"asyncio", "jinja2", "llguidance", "msgspec", "sqlalchemy", "structlog"}
 
 
@@ -54,10 +57,23 @@ print(*sys.modules)
     found = set(done.stdout.split())
     commands = {f"causerie.cli.commands.{command.module}" for command in COMMANDS.values()}
     shared = {"causerie.cli.commands", "causerie.cli.exits", "causerie.cli.options"}
-    listed = {"causerie", "causerie.cli", "causerie.cli.root"}
+    listed = {"causerie", "causerie.cli", "causerie.cli.help", "causerie.cli.root"}
     assert {name for name in found if name.startswith("causerie")} == listed | shared | commands
     service = {"httptools", "jinja2", "llguidance", "msgspec", "sqlalchemy", "structlog"}
-    assert not found & (service | {"pydantic"})
+    assert not found & (service | LOOKS | {"pydantic"})
+
+
+def test_help_has_every_part_and_fits_the_window() -> None:
+    runner = CliRunner(env={"COLUMNS": "60"})
+    explained = runner.invoke(app, ["pull", "--help"], color=True).output
+    assert "\x1b[1mExamples:\x1b[0m\n  \x1b[1mcauserie pull\x1b[0m fetches the default" in explained
+    parts = re.sub(r"\x1b\[\d+m", "", explained).split("\n\n")
+    assert parts[0] == "Usage: causerie pull [OPTIONS] [ref]"
+    assert [part.split("\n")[0] for part in parts[-3:]] == ["Examples:", "Arguments:", "Options:"]
+    assert "`" not in explained
+    listed = runner.invoke(app, ["users", "--help"]).output
+    assert "  create         Let somebody create an account: prints a\n" + 17 * " " in listed
+    assert max(map(len, listed.splitlines())) <= 60
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -174,6 +174,9 @@ async def _all_can_use_all(page: Page, root: str, width: int) -> None:
     await page.goto(f"{root}/catalog")
     if width == 1280:
         assert await _begins(page, "thead >> text=Model") == await _begins(page, ".entry-name")
+    else:
+        await expect(page.locator(".finder-filters")).to_be_hidden()
+        await page.get_by_label("Filters").press("Space")
     await page.locator(".entries input").first.check()
     await page.click(".filter-menu > summary")
     assert await findings(page) == []

@@ -70,6 +70,13 @@ async def test_a_part_that_a_script_fetches_is_not_what_signing_in_leads_to(
     )
 
 
+async def test_a_page_is_painted_when_its_last_row_is_read(place: Place) -> None:
+    page = (await place.visitor().get("/sign-in")).text
+    assert '<link rel="expect" href="#whole" blocking="render">' in page.partition("</head>")[0]
+    assert page.split()[-4:] == ['id="whole"', "hidden></div>", "</body>", "</html>"]
+    assert page.count('id="whole"') == 1
+
+
 @pytest.mark.parametrize(
     "next", ["https://evil.example/", "//evil.example", "/console/\\evil", "/console//evil.example"]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -73,6 +74,17 @@ async def test_providers_and_what_they_can_do(shown: Bench) -> None:
     assert "measured 2026-10-01" in one.text
     assert "32,768 tokens" in one.text
     assert (await shown.operator.get("/operator/providers/nowhere")).status == 404
+
+
+async def test_the_file_is_read_once_for_all_models(
+    shown: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    parse = tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.append(text) or parse(text))
+    for _ in range(2):
+        await shown.operator.get("/operator/providers")
+    assert parsed.count(shown.market.file.read_text()) <= 1
 
 
 async def test_they_are_in_the_navigation_of_operators_only(shown: Bench) -> None:

@@ -58,6 +58,7 @@ async def test_scripts_import_each_other_by_their_content(shop: Place, team: Tea
         "settings",
         "snippets",
         "markdown",
+        "picker",
         "schema",
     }
 

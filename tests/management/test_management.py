@@ -352,6 +352,19 @@ async def test_what_was_done_is_in_the_audit_log(services: Office, project: Proj
     assert (await services.ask(manager, "/audit")).status == 403
 
 
+async def test_the_audit_log_is_narrowed_down_by_kind(services: Office, project: Project) -> None:
+    manager = await services.manager(project)
+    await services.ask(manager, f"/projects/{project.id}/keys", {"name": "one"})
+    of_project = f"/audit?project={project.id}"
+    for kind in ("key", "project"):
+        found = await services.ask(OPERATOR, f"{of_project}&kind={kind}")
+        about = {each["action"].partition(".")[0] for each in found.json()["data"]}
+        assert about == {kind}
+    assert (await services.ask(OPERATOR, f"{of_project}&kind=door")).json()["data"] == []
+    wrong = (await services.ask(OPERATOR, "/audit?kind=keys")).json()["error"]
+    assert (wrong["code"], wrong["param"]) == ("invalid_value", "kind")
+
+
 async def test_an_end_of_a_membership(services: Office, project: Project) -> None:
     user = await services.world.person()
     await services.world.join(project, user, Role.MEMBER)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import causerie
+from causerie.cli.help import HelpCommand, HelpGroup
 
 
 class CommandEntry(NamedTuple):
@@ -83,28 +83,15 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "projects": CommandEntry("projects", "app", "What keys, members and usage belong to."),
     "keys": CommandEntry("keys", "app", "Keys of projects, in the database."),
 }
-_MARKUP: Final = "markdown"
 
 
-class _Group(TyperGroup):
-    """A group that explains its commands without loading pydantic."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give Typer's own flags a default: pydantic would tell what none of them is as a bool."""
-        for option in self.get_params(ctx):
-            flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
-            if flag and option.default is None:
-                option.default = False
-        return super().parse_args(ctx, args)
-
-
-class _CommandsOnDemand(_Group):
+class _CommandsOnDemand(HelpGroup):
     """A group whose commands are placeholders with a summary, until one of them is asked for."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, command in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=command.summary, rich_markup_mode=_MARKUP))
+            self.add_command(HelpCommand(name, help=command.summary))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that the arguments name."""
@@ -116,11 +103,13 @@ def loaded(name: str) -> Any:
     """Return a command with its options, as Typer makes it; import its module."""
     command = COMMANDS[name]
     found = getattr(import_module(f"causerie.cli.commands.{command.module}"), command.function)
-    alone = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name, cls=_Group)
+        for each in found.registered_commands:
+            each.cls = HelpCommand
+        alone.add_typer(found, name=name, cls=HelpGroup)
         return typer.main.get_group(alone).commands[name]
-    alone.command(name)(found)
+    alone.command(name, cls=HelpCommand)(found)
     return typer.main.get_command(alone)
 
 
@@ -128,7 +117,7 @@ app = typer.Typer(
     name="causerie",
     cls=_CommandsOnDemand,
     no_args_is_help=True,
-    rich_markup_mode=_MARKUP,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -404,6 +405,12 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of settings: their annotations are evaluated once, not for each entry."""
+    return msgspec.structs.fields(kind)
+
+
 def _written(value: Any) -> Any:
     """Return settings as a file would say them: without defaults, digests and foreign options."""
     if isinstance(value, Secret):
@@ -411,7 +418,7 @@ def _written(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {
             field.name: _written(getattr(value, field.name))
-            for field in msgspec.structs.fields(value)
+            for field in _fields_of(type(value))
             if (field.required or getattr(value, field.name) != field.default)
             and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
-from causerie.composition.provider_file import provider_index
 from causerie.composition.service import RunningService
 from causerie.operations.examination import Examination, Examinee, price
 from causerie.operations.explaining import prices
@@ -132,16 +132,29 @@ class ProviderViews:
         )
 
     def _remark(self, provider: str, model: str) -> str:
-        """Return the file's text after the day of the probe."""
-        try:
-            index = provider_index(self._text, "", provider)
-            found = tomllib.loads(self._text) if index is not None else {}
-            for number, each in enumerate(found["providers"][index].get("models", ())):
-                if each.get("id") == model:
-                    return remark(self._text, ("providers", index or 0, "models", number, "probed"))
-        except (tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
-            return ""  # the file is another one than that of the settings in force
-        return ""
+        """Return the file's text after the day of the probe; empty in a file of other settings."""
+        place = _places_of_models(self._text).get((provider, model))
+        if place is None:
+            return ""
+        index, number = place
+        return remark(self._text, ("providers", index, "models", number, "probed"))
+
+
+@lru_cache(maxsize=1)
+def _places_of_models(text: str) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """Return the places of models in the file, by provider and id; it is read once for all."""
+    try:
+        providers = tomllib.loads(text).get("providers")
+    except tomllib.TOMLDecodeError:
+        return {}
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for index, one in enumerate(providers if isinstance(providers, list) else ()):
+        models = one.get("models") if isinstance(one, dict) else None
+        for number, each in enumerate(models if isinstance(models, list) else ()):
+            if isinstance(each, dict):
+                place = (str(one.get("name")), str(each.get("id")))
+                found.setdefault(place, (index, number))
+    return found
 
 
 def text_of(file: Path | None) -> str:

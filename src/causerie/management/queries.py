@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from causerie.accounts.audit import AuditKind
 from causerie.accounts.usage import Step
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
@@ -119,6 +120,7 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     actor: Annotated[str, Meta(max_length=256, description="Like `user:ID` or `key:ID`.")] = ""
     action: Annotated[str, Meta(max_length=256, description="Like `key.create`.")] = ""
     subject: Filter = ""
+    kind: Annotated[AuditKind, Meta(description="What an entry is about.")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
 

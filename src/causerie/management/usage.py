@@ -176,6 +176,7 @@ class UsageOperations:
             actor=query.actor or None,
             action=query.action or None,
             subject=query.subject or None,
+            kind=None if query.kind is UNSET else query.kind,
             before=before,
             limit=query.limit,
         )

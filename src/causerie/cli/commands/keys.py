@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="markdown", help="Keys of projects, in the database."
+    no_args_is_help=True, rich_markup_mode=None, help="Keys of projects, in the database."
 )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Who has an account.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")
 
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="Address or id.")]

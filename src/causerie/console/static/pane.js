@@ -2,6 +2,7 @@
 
 import { Answer, read } from "./completion.js";
 import { abilities, thinks } from "./models.js";
+import { Picker } from "./picker.js";
 import { Turns } from "./turns.js";
 
 export class Pane {
@@ -10,6 +11,7 @@ export class Pane {
     this.section = section;
     this.page = page;
     this.select = section.querySelector("select");
+    this.picker = new Picker(this.select);
     this.turns = new Turns(section.querySelector(".talk"), "");
     this.running = null; // the AbortController of the reply that streams
     this.asked = Promise.resolve();
@@ -36,6 +38,7 @@ export class Pane {
   }
 
   follow() {
+    this.picker.show();
     const entry = this.page.entry(this.model);
     this.section.querySelector("[data-is=abilities]").replaceChildren(...(entry ? abilities(entry) : []).map((word) => {
       const item = document.createElement("li");

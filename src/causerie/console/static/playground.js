@@ -2,6 +2,7 @@
 
 import { answerable, codeDialog } from "./code.js";
 import { Answer, read } from "./completion.js";
+import { Picker } from "./picker.js";
 import { Turns } from "./turns.js";
 import { Settings } from "./settings.js";
 
@@ -150,5 +151,6 @@ const door = document.getElementById("door");
 codeDialog(() => (ready() ? answerable(request(), draft.value.trim()) : null), () => door.value);
 
 restore();
+new Picker(form.elements.model);
 settings.follow();
 refresh();

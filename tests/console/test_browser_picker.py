@@ -1,0 +1,54 @@
+"""The choice among hundreds of models: a search and a list, by keyboard and by touch."""
+
+from __future__ import annotations
+
+from browserkit import findings, window
+from frontkit import entry, front
+from playwright.async_api import expect
+
+HUNDREDS = tuple(
+    entry(f"{author}/{size}-{nth}", "temperature tools", 8192)
+    for author in ("acme", "north", "south")
+    for size in ("small", "large")
+    for nth in range(20)
+)
+
+
+async def test_hundreds_of_models_are_searched() -> None:
+    async with front() as service, window(viewport={"width": 390, "height": 844}) as page:
+        service.pipeline.entries = HUNDREDS
+        await page.goto(service.root)
+        button, find = page.locator("#model-picker"), page.get_by_label("Find a model")
+        rows = page.get_by_role("option")
+        await expect(button).to_have_accessible_name("Model: acme/small-0")
+        await button.press("ArrowDown")
+        await expect(find).to_be_focused()
+        await expect(page.locator("#picker-count")).to_contain_text("120 of 120, of which 100")
+        await expect(rows).to_have_count(100)
+        await expect(page.get_by_role("option", selected=True)).to_contain_text("acme/small-0")
+        assert await findings(page) == []
+        await page.keyboard.type("large-7 h")
+        await expect(page.locator("#picker-count")).to_have_text("2 of 120")
+        await page.keyboard.press("ArrowDown")
+        await expect(page.get_by_role("option", selected=True)).to_contain_text("south/large-7")
+        described = await find.get_attribute("aria-activedescendant")
+        assert await page.locator(f"#{described}").inner_text() == "south/large-7\ntools"
+        await page.keyboard.press("Enter")
+        await expect(button).to_be_focused()
+        await expect(button).to_have_accessible_name("Model: south/large-7")
+        await expect(page.locator("#model")).to_have_value("south/large-7")
+        await expect(page.locator(".pane [data-is=abilities]").first).to_contain_text("tools")
+
+        await button.press("n")  # the letter is the beginning of a search
+        await expect(find).to_have_value("n")
+        await find.fill("no such model")
+        await expect(page.locator("#picker-count")).to_have_text("No model has this in its name")
+        await page.keyboard.press("Escape")
+        await expect(button).to_be_focused()
+        await button.click()
+        await expect(rows.first).to_contain_text("south/large-7")
+        await rows.nth(1).click()
+        await expect(button).to_have_text("acme/small-0")
+        await button.click()
+        await page.mouse.click(195, 830)  # outside of the list
+        await expect(page.locator("#picker")).to_be_hidden()
