@@ -17,11 +17,11 @@ def pace(token_seconds: float = SLOW, *, in_pieces: bool = True) -> Pace:
 @pytest.mark.parametrize(
     ("token_seconds", "alone", "beside"),
     [
-        (0.0001, 9984, 9984),  # a batch takes 6 ms: streams go on between batches
-        (FAST, 960, 960),
-        (0.0025, 384, 48),
-        (SLOW, 192, 24),
-        (0.02, 64, 16),
+        (0.0001, 40_000, 40_000),  # a batch takes 6 ms: streams go on between batches
+        (FAST, 3968, 3968),
+        (0.0025, 1600, 48),
+        (SLOW, 768, 24),
+        (0.02, 192, 16),
         (1.0, 64, 16),
     ],
 )
