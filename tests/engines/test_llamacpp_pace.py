@@ -51,7 +51,7 @@ def test_pieces_follow_the_speed_and_sooner_where_it_falls() -> None:
     assert seen.token_seconds > (slowed + FAST) / 2
     for _ in range(20):
         seen.observe(64, 64 * FAST)
-    assert seen.piece(beside_streams=True) == before
+    assert seen.piece(beside_streams=True) > BATCH
 
 
 def test_pieces_settle_where_a_step_takes_as_long_as_it_may() -> None:
