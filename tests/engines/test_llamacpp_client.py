@@ -324,7 +324,7 @@ async def test_a_long_prompt_is_read_in_pieces_and_small_ones_beside_a_stream() 
     asked: list[list[int]] = []
     long = TextRequest(prompt=tuple(range(200)), max_tokens=1)
     async with engine(reading(asked)) as client:
-        client._pace = Fixed(64, 1000, 0.02)
+        client._pace = Fixed(64, 1000, 0.05)
         alone = await outputs(client, long)
         assert [len(prompt) for prompt in asked] == [64, 128, 192, 200]
         del asked[:]

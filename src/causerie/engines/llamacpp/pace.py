@@ -4,7 +4,7 @@ In each of its steps the engine computes a token of every stream, and fills its 
 a prompt. The size of the batch is fixed when it loads, so that beside a long prompt every step
 would take as long as a whole batch. Long prompts are therefore given in *pieces*, of which each
 extends what the slot holds. A piece that is smaller than the batch makes a short step. While nobody
-streams, a piece is several batches, and costs no more than a round trip.
+streams, a piece is many batches, so that its round trip does not count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 _LONG_SECONDS = 3.0
-_ALONE_SECONDS = 1.0
+_ALONE_SECONDS = 4.0  # on a busy machine a round trip takes a tenth of a second
 _BESIDE_SECONDS = 0.125  # half of what a stream may wait: a step may take twice what was foreseen
 _LEAST = 16  # with less, a token takes twice as long as in a whole batch
 _STEP = 8  # rows that kernels take together
