@@ -62,7 +62,11 @@ class Elements(HTMLParser):
             assert not name.startswith("on"), (tag, name)
             assert name != "style", tag
             if name in ("src", "href", "action", "hx-get", "hx-post"):
-                assert (value or "").startswith(("/console/", "#main", "?")), (tag, name, value)
+                assert (value or "").startswith(("/console/", "#main", "#whole", "?")), (
+                    tag,
+                    name,
+                    value,
+                )
 
 
 @pytest.mark.parametrize("text", MARKUP)

@@ -81,7 +81,12 @@ async def test_the_file_is_read_once_for_all_models(
 ) -> None:
     parsed: list[str] = []
     parse = tomllib.loads
-    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.append(text) or parse(text))
+
+    def noted(text: str) -> dict[str, object]:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomllib, "loads", noted)
     for _ in range(2):
         await shown.operator.get("/operator/providers")
     assert parsed.count(shown.market.file.read_text()) <= 1
