@@ -21,8 +21,8 @@ from causerie.engines.base import (
     TokenAlternative,
 )
 from causerie.engines.ipc_socket import IpcSocket
+from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
-from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
@@ -41,9 +41,9 @@ def slots() -> Slots:
     return Slots(4, 100_000, PromptStore(0, 1))
 
 
-def pace() -> Pace:
+def prefill() -> ChunkedPrefill:
     """Fast enough that every prompt is read whole."""
-    return Pace(batch=64, context=100_000, token_seconds=1e-6)
+    return ChunkedPrefill(batch=64, context=100_000, token_seconds=1e-6)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,7 +57,7 @@ async def at_a_socket(handler: Handler, path: str) -> AsyncIterator[LlamaCppClie
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()
-    client = LlamaCppClient(path, "secret", slots(), pace())
+    client = LlamaCppClient(path, "secret", slots(), prefill())
     try:
         yield client
     finally:
@@ -73,7 +73,7 @@ async def engine(handler: Handler) -> AsyncIterator[LlamaCppClient]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    client = LlamaCppClient(runner.addresses[0][1], "secret", slots(), pace())
+    client = LlamaCppClient(runner.addresses[0][1], "secret", slots(), prefill())
     try:
         yield client
     finally:
@@ -276,7 +276,7 @@ async def test_a_unix_socket_does_as_well() -> None:
 async def test_nobody_there_means_that_it_is_coming_back() -> None:
     async with engine(saying()) as client:
         pass
-    gone = LlamaCppClient(1, "secret", slots(), pace())  # nothing listens on port 1
+    gone = LlamaCppClient(1, "secret", slots(), prefill())  # nothing listens on port 1
     try:
         with pytest.raises(EngineFailed) as failure:
             await outputs(gone)
@@ -294,8 +294,8 @@ async def test_what_the_reader_raises_stays_what_it_is() -> None:
                     raise ConnectionError("mine")
 
 
-class Fixed(Pace):
-    """A pace that no step changes."""
+class Fixed(ChunkedPrefill):
+    """A speed that no step changes."""
 
     def observe(self, tokens: int, seconds: float) -> None:
         """Note nothing."""
@@ -324,7 +324,7 @@ async def test_a_long_prompt_is_read_in_pieces_and_small_ones_beside_a_stream() 
     asked: list[list[int]] = []
     long = TextRequest(prompt=tuple(range(200)), max_tokens=1)
     async with engine(reading(asked)) as client:
-        client._pace = Fixed(64, 1000, 0.05)
+        client._prefill = Fixed(64, 1000, 0.05)
         alone = await outputs(client, long)
         assert [len(prompt) for prompt in asked] == [64, 128, 192, 200]
         del asked[:]

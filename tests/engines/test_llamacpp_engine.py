@@ -28,9 +28,9 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import process
+from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
-from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.supervisor import GivenUp
@@ -262,8 +262,8 @@ async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCp
     await until_free(engine)
 
 
-class Slow(Pace):
-    """The pace of a slow machine, whatever machine this is."""
+class Slow(ChunkedPrefill):
+    """The speed of a slow machine, whatever machine this is."""
 
     def observe(self, tokens: int, seconds: float) -> None:
         """Note nothing."""
@@ -272,7 +272,7 @@ class Slow(Pace):
 async def test_a_stream_goes_on_while_a_long_prompt_is_read(
     engine: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine._client(), "_pace", Slow(64, CONTEXT, 0.05))
+    monkeypatch.setattr(engine._client(), "_prefill", Slow(64, CONTEXT, 0.05))
     long = TextRequest([2000 + number for number in range(112)], 2, GREEDY, ignore_eos=True)
     seen: list[Output] = []
     beside = 0
@@ -290,7 +290,7 @@ async def test_a_stream_goes_on_while_a_long_prompt_is_read(
             if reading.done():
                 break
             beside += 1
-    assert beside >= 6  # one beside each piece of 16; batches of 64 let two or three through
+    assert beside >= 6  # one for each chunk of 16; batches of 64 let two or three through
     assert seen[0] == Started(0)
     assert len(tokens(seen)) == 2
     assert seen[-1] == Stopped("length", 112, 2, 0)

@@ -25,7 +25,7 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.llamacpp.pace import Pace
+from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
 from causerie.engines.llamacpp.prompt_store import LEAST_TOKENS
 from causerie.engines.llamacpp.slots import Slot, Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
@@ -90,12 +90,12 @@ class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's, ``pace`` is its speed.
+    ``slots`` are the child's, ``prefill`` divides its long prompts.
     """
 
-    def __init__(self, place: int | str, key: str, slots: Slots, pace: Pace) -> None:
+    def __init__(self, place: int | str, key: str, slots: Slots, prefill: ChunkedPrefill) -> None:
         self._slots = slots
-        self._pace = pace
+        self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
         self._wire = EngineTransport(*near(place), key, idle_seconds=0)
 
@@ -122,26 +122,26 @@ class LlamaCppClient:
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
         engine keeps the state at which it ends, and can go back to it. A long prompt is read in
-        pieces (:mod:`.pace`).
+        chunks (:mod:`.chunked_prefill`).
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
         pulse = pulse or Pulse()
         async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
                 await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
-            if self._pace.is_long(slot.read, len(request.prompt)):
-                async with aclosing(self._in_pieces(request, partial, pulse, slot)) as outputs:
+            if self._prefill.is_long(slot.read, len(request.prompt)):
+                async with aclosing(self._in_chunks(request, partial, pulse, slot)) as outputs:
                     yield outputs
             else:
                 async with self._run(request, partial, pulse, slot) as outputs:
                     yield outputs
 
-    async def _in_pieces(
+    async def _in_chunks(
         self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
     ) -> AsyncGenerator[Output, None]:
-        """Yield a completion whose prompt is read in pieces; streams get tokens in between."""
+        """Yield a completion whose prompt is read in chunks; streams get tokens in between."""
         begun = False
-        while (found := await self._read_piece(request.prompt, partial, pulse, slot)) is not None:
+        while (found := await self._read_chunk(request.prompt, partial, pulse, slot)) is not None:
             if not begun:
                 begun = True
                 yield Started(found)
@@ -150,15 +150,15 @@ class LlamaCppClient:
                 if not (begun and isinstance(output, Started)):
                     yield output
 
-    async def _read_piece(
+    async def _read_chunk(
         self, prompt: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
     ) -> int | None:
-        """Have the engine read the next piece, unless it is the last one.
+        """Have the engine read the next chunk, unless it is the last one.
 
         Returns how many tokens of the prompt were cached, or ``None`` for the last one.
         """
-        async with self._pace.turn:
-            end = slot.read + self._pace.piece(beside_streams=self._slots.streaming)
+        async with self._prefill.turn:
+            end = slot.read + self._prefill.chunk(beside_streams=self._slots.streaming)
             if end >= len(prompt):
                 return None
             return await self._read_ahead(prompt[:end], partial, pulse, slot)
@@ -189,7 +189,7 @@ class LlamaCppClient:
             if response.status != 200:
                 raise _refusal(response.status, await whole(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
-            stream = _Stream(response, pulse, slot, self._pace, made)
+            stream = _Stream(response, pulse, slot, self._prefill, made)
             async with aclosing(_outputs(stream, partial, request.logprobs)) as outputs:
                 yield outputs
         finally:
@@ -217,7 +217,7 @@ class _Stream:
     response: HttpResponse
     pulse: Pulse
     slot: Slot
-    pace: Pace
+    prefill: ChunkedPrefill
     ids: list[int]
     """Tokens that the engine has generated."""
     read_ms: float = 0.0
@@ -226,7 +226,7 @@ class _Stream:
     def read(self, progress: _Progress) -> None:
         """Note a step in which the engine has read tokens of the prompt."""
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
-        self.pace.observe(tokens, spent / 1000)
+        self.prefill.observe(tokens, spent / 1000)
         self.slot.read, self.read_ms = progress.processed, progress.time_ms
 
 

@@ -209,9 +209,9 @@ def _cpu_batch(token_seconds: float) -> int:
 
     As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
     weights), so that a client that has gone is noticed after two batches. Where a stream runs
-    beside a long prompt, less of it is given to the engine at once; see :mod:`.pace`. Multiples of
-    64 up to the engine's own 512: the kernels are as fast with 64 as with 512, and with 32 they
-    need a third more time.
+    at the same time as a long prompt, less is given to the engine at once; see
+    :mod:`.chunked_prefill`. Multiples of 64 up to the engine's own 512: the kernels are as fast
+    with 64 as with 512, and with 32 they need a third more time.
     """
     in_time = int(_BATCH_SECONDS / token_seconds)
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)

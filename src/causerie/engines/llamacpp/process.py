@@ -14,9 +14,9 @@ from pathlib import Path
 import structlog
 
 from causerie.engines.base import EngineFailed
+from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
-from causerie.engines.llamacpp.pace import Pace
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
@@ -61,8 +61,8 @@ async def spawn(
             ) from None
         raise
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    pace = Pace(batch, launch.context, launch.token_seconds, in_pieces=launch.cuts_back)
-    client = LlamaCppClient(place, key, slots, pace)
+    prefill = ChunkedPrefill(batch, launch.context, launch.token_seconds, enabled=launch.cuts_back)
+    client = LlamaCppClient(place, key, slots, prefill)
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.engines.llamacpp.pace import Pace
+from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
 
 FAST, SLOW = 0.001, 0.005  # seconds for each token
 BATCH = 64
 
 
-def pace(token_seconds: float = SLOW, *, in_pieces: bool = True) -> Pace:
-    return Pace(BATCH, 8192, token_seconds, in_pieces=in_pieces)
+def prefill(token_seconds: float = SLOW, *, enabled: bool = True) -> ChunkedPrefill:
+    return ChunkedPrefill(BATCH, 8192, token_seconds, enabled=enabled)
 
 
 @pytest.mark.parametrize(
@@ -25,53 +25,53 @@ def pace(token_seconds: float = SLOW, *, in_pieces: bool = True) -> Pace:
         (1.0, 64, 16),
     ],
 )
-def test_pieces_are_as_small_as_streams_need_and_no_smaller(
+def test_chunks_are_as_small_as_streams_need_and_no_smaller(
     token_seconds: float, alone: int, beside: int
 ) -> None:
-    asked = pace(token_seconds)
-    assert asked.piece(beside_streams=False) == alone
-    assert asked.piece(beside_streams=True) == beside
+    asked = prefill(token_seconds)
+    assert asked.chunk(beside_streams=False) == alone
+    assert asked.chunk(beside_streams=True) == beside
 
 
 def test_the_first_step_replaces_what_was_expected() -> None:
-    seen = pace(FAST)
+    seen = prefill(FAST)
     seen.observe(64, 64 * SLOW)
     assert seen.token_seconds == pytest.approx(SLOW)
 
 
-def test_pieces_follow_the_speed_and_sooner_where_it_falls() -> None:
-    seen = pace(FAST)
+def test_chunks_follow_the_speed_and_sooner_where_it_falls() -> None:
+    seen = prefill(FAST)
     seen.observe(64, 64 * FAST)
-    before = seen.piece(beside_streams=True)
+    before = seen.chunk(beside_streams=True)
     for _ in range(3):  # a foreign program begins to compute
         seen.observe(64, 64 * SLOW)
-    assert seen.piece(beside_streams=True) <= 32 < before
+    assert seen.chunk(beside_streams=True) <= 32 < before
     slowed = seen.token_seconds
     seen.observe(64, 64 * FAST)
     assert seen.token_seconds > (slowed + FAST) / 2
     for _ in range(20):
         seen.observe(64, 64 * FAST)
-    assert seen.piece(beside_streams=True) > BATCH
+    assert seen.chunk(beside_streams=True) > BATCH
 
 
-def test_pieces_settle_where_a_step_takes_as_long_as_it_may() -> None:
-    seen = pace(FAST)
+def test_chunks_settle_where_a_step_takes_as_long_as_it_may() -> None:
+    seen = prefill(FAST)
     for _ in range(20):  # each step takes 25 ms for the streams, and 4 ms for each token of it
-        tokens = seen.piece(beside_streams=True)
+        tokens = seen.chunk(beside_streams=True)
         seen.observe(min(tokens, BATCH), 0.025 + 0.004 * min(tokens, BATCH))
-    assert 0.1 <= 0.025 + 0.004 * seen.piece(beside_streams=True) <= 0.125
+    assert 0.1 <= 0.025 + 0.004 * seen.chunk(beside_streams=True) <= 0.125
 
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(0, 1.0), (1, 1.0), (8, 1.0), (64, 0.0)])
 def test_steps_that_tell_nothing_do_not_count(tokens: int, seconds: float) -> None:
-    seen = pace()
+    seen = prefill()
     seen.observe(tokens, seconds)
     assert seen.token_seconds == SLOW
 
 
-def test_only_long_prompts_that_fit_are_read_in_pieces() -> None:
-    assert pace().is_long(0, 4000)
-    assert not pace().is_long(3500, 4000)  # nearly all is cached
-    assert not pace(FAST).is_long(0, 2000)
-    assert not pace().is_long(0, 8192)  # the engine refuses it at once
-    assert not pace(in_pieces=False).is_long(0, 4000)
+def test_only_long_prompts_that_fit_are_read_in_chunks() -> None:
+    assert prefill().is_long(0, 4000)
+    assert not prefill().is_long(3500, 4000)  # nearly all is cached
+    assert not prefill(FAST).is_long(0, 2000)
+    assert not prefill().is_long(0, 8192)  # the engine refuses it at once
+    assert not prefill(enabled=False).is_long(0, 4000)

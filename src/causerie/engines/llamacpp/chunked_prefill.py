@@ -1,10 +1,10 @@
-"""How many tokens of a long prompt the engine is given at once, by the speed that it has.
+"""Chunked prefill: how many tokens of a long prompt the engine is given at once, by its speed.
 
 In each of its steps the engine computes a token of every stream, and fills its batch with tokens of
 a prompt. The size of the batch is fixed when it loads, so that beside a long prompt every step
-would take as long as a whole batch. Long prompts are therefore given in *pieces*, of which each
-extends what the slot holds. A piece that is smaller than the batch makes a short step. While nobody
-streams, a piece is many batches, so that its round trip does not count.
+would take as long as a whole batch. Long prompts are therefore given in *chunks*, of which each
+extends what the slot holds. A chunk that is smaller than the batch makes a short step. While nobody
+streams, a chunk is many batches, so that its round trip does not count.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _STEP = 8  # rows that kernels take together
 _SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
 
 
-class Pace:
-    """The speed of one engine, and whose turn it is to have a piece read.
+class ChunkedPrefill:
+    """The speed of one engine, and whose turn it is to have a chunk read.
 
     ``batch`` and ``context`` are the engine's, in tokens. ``token_seconds`` is the speed expected
-    of it, and counts until a step was seen. Without ``in_pieces`` every prompt is read whole.
+    of it, and counts until a step was seen. Without ``enabled`` every prompt is read whole.
     """
 
     def __init__(
-        self, batch: int, context: int, token_seconds: float, *, in_pieces: bool = True
+        self, batch: int, context: int, token_seconds: float, *, enabled: bool = True
     ) -> None:
         self.turn = asyncio.Lock()
-        """Held while a piece is read: two of them would make one step longer."""
+        """Held while a chunk is read: two of them would make one step longer."""
         self.token_seconds = token_seconds
         self._batch = batch
         self._context = context
-        self._in_pieces = in_pieces
+        self._enabled = enabled
         self._seen = False
 
     def observe(self, tokens: int, seconds: float) -> None:
@@ -51,15 +51,15 @@ class Pace:
         self._seen = True
 
     def is_long(self, read: int, total: int) -> bool:
-        """Return whether a prompt of which so much was read needs pieces.
+        """Return whether a prompt of which so much was read needs chunks.
 
         One that does not fit is left to the engine, which refuses it before it reads.
         """
         rest = (total - read) * self.token_seconds
-        return self._in_pieces and total < self._context and rest > _LONG_SECONDS
+        return self._enabled and total < self._context and rest > _LONG_SECONDS
 
-    def piece(self, *, beside_streams: bool) -> int:
-        """Return the tokens of the next piece: whole batches, or fewer where streams would wait."""
+    def chunk(self, *, beside_streams: bool) -> int:
+        """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
         batch, fitting = self._batch, int(_BESIDE_SECONDS / self.token_seconds)
         if beside_streams and fitting < batch:
             return min(max(fitting // _STEP * _STEP, _LEAST), batch)
