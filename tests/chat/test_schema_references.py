@@ -112,15 +112,15 @@ SIBLINGS: dict[str, object] = {
 @pytest.mark.parametrize("document", [{"file": {"size": 1}}, {"file": {"size": ""}},
                                       {"file": {}}, {"$ref": "ab"}])  # fmt: skip
 @pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", DRAFT])
-def test_rules_beside_a_reference_hold_by_the_drafts_that_apply_them(
+def test_rules_next_to_a_reference_hold_by_the_drafts_that_apply_them(
     draft: str, document: object
 ) -> None:
     schema = {"$schema": draft, **SIBLINGS}
     judge = Draft202012Validator if draft == DRAFT else Draft7Validator
     assert verdict(schema, document) is judge(schema).is_valid(document)
     ignored = prepare(schema, param="p").ignored
-    named = ("p keyword properties beside $ref ignored",
-             "p keyword additionalProperties beside $ref ignored")  # fmt: skip
+    named = ("p keyword properties next to $ref ignored",
+             "p keyword additionalProperties next to $ref ignored")  # fmt: skip
     assert ignored == (() if draft == DRAFT else named)
 
 
@@ -143,8 +143,8 @@ async def test_drafts_hold_for_pretty_answers_and_for_functions() -> None:
     assert functions.admits("f", '{"size": 1}')
     assert not functions.admits("f", "1")  # which the reference alone would admit
     assert functions.ignored == (
-        "tools[0].function.parameters keyword type beside $ref ignored",
-        "tools[0].function.parameters keyword properties beside $ref ignored",
+        "tools[0].function.parameters keyword type next to $ref ignored",
+        "tools[0].function.parameters keyword properties next to $ref ignored",
     )
 
 

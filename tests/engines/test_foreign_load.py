@@ -1,4 +1,4 @@
-"""Noticing other programs on the engine's cores, and spinning less beside them."""
+"""Noticing other programs on the engine's cores, and spinning less then."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def prefill(token_seconds: float = SLOW, *, enabled: bool = True) -> ChunkedPref
 
 
 @pytest.mark.parametrize(
-    ("token_seconds", "alone", "beside"),
+    ("token_seconds", "alone", "streaming"),
     [
         (0.0001, 40_000, 40_000),  # a batch takes 6 ms: streams go on between batches
         (FAST, 3968, 3968),
@@ -26,11 +26,11 @@ def prefill(token_seconds: float = SLOW, *, enabled: bool = True) -> ChunkedPref
     ],
 )
 def test_chunks_are_as_small_as_streams_need_and_no_smaller(
-    token_seconds: float, alone: int, beside: int
+    token_seconds: float, alone: int, streaming: int
 ) -> None:
     asked = prefill(token_seconds)
-    assert asked.chunk(beside_streams=False) == alone
-    assert asked.chunk(beside_streams=True) == beside
+    assert asked.chunk(streaming=False) == alone
+    assert asked.chunk(streaming=True) == streaming
 
 
 def test_the_first_step_replaces_what_was_expected() -> None:
@@ -42,24 +42,24 @@ def test_the_first_step_replaces_what_was_expected() -> None:
 def test_chunks_follow_the_speed_and_sooner_where_it_falls() -> None:
     seen = prefill(FAST)
     seen.observe(64, 64 * FAST)
-    before = seen.chunk(beside_streams=True)
+    before = seen.chunk(streaming=True)
     for _ in range(3):  # a foreign program begins to compute
         seen.observe(64, 64 * SLOW)
-    assert seen.chunk(beside_streams=True) <= 32 < before
+    assert seen.chunk(streaming=True) <= 32 < before
     slowed = seen.token_seconds
     seen.observe(64, 64 * FAST)
     assert seen.token_seconds > (slowed + FAST) / 2
     for _ in range(20):
         seen.observe(64, 64 * FAST)
-    assert seen.chunk(beside_streams=True) > BATCH
+    assert seen.chunk(streaming=True) > BATCH
 
 
 def test_chunks_settle_where_a_step_takes_as_long_as_it_may() -> None:
     seen = prefill(FAST)
     for _ in range(20):  # each step takes 25 ms for the streams, and 4 ms for each token of it
-        tokens = seen.chunk(beside_streams=True)
+        tokens = seen.chunk(streaming=True)
         seen.observe(min(tokens, BATCH), 0.025 + 0.004 * min(tokens, BATCH))
-    assert 0.1 <= 0.025 + 0.004 * seen.chunk(beside_streams=True) <= 0.125
+    assert 0.1 <= 0.025 + 0.004 * seen.chunk(streaming=True) <= 0.125
 
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(0, 1.0), (1, 1.0), (8, 1.0), (64, 0.0)])

@@ -320,7 +320,7 @@ def reading(asked: list[list[int]]) -> Handler:
     return handler
 
 
-async def test_a_long_prompt_is_read_in_pieces_and_small_ones_beside_a_stream() -> None:
+async def test_a_long_prompt_is_read_in_chunks_and_small_ones_while_another_streams() -> None:
     asked: list[list[int]] = []
     long = TextRequest(prompt=tuple(range(200)), max_tokens=1)
     async with engine(reading(asked)) as client:
@@ -332,6 +332,6 @@ async def test_a_long_prompt_is_read_in_pieces_and_small_ones_beside_a_stream() 
             async for output in stream:
                 if isinstance(output, Token):
                     other = TextRequest(prompt=tuple(range(1000, 1200)), max_tokens=1)
-                    beside = await outputs(client, other)
+                    streaming = await outputs(client, other)
         assert [len(prompt) for prompt in asked[1:]] == [*range(16, 200, 16), 200]
-    assert alone == beside == [Started(0), Token(0, "a"), Stopped("length", 200, 1, 0)]
+    assert alone == streaming == [Started(0), Token(0, "a"), Stopped("length", 200, 1, 0)]

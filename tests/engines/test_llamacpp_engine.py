@@ -275,7 +275,7 @@ async def test_a_stream_goes_on_while_a_long_prompt_is_read(
     monkeypatch.setattr(engine._client(), "_prefill", Slow(64, CONTEXT, 0.05))
     long = TextRequest([2000 + number for number in range(112)], 2, GREEDY, ignore_eos=True)
     seen: list[Output] = []
-    beside = 0
+    streamed = 0
 
     async def read() -> None:
         async with engine.generate(long) as outputs:
@@ -289,8 +289,8 @@ async def test_a_stream_goes_on_while_a_long_prompt_is_read(
         async for _ in outputs:
             if reading.done():
                 break
-            beside += 1
-    assert beside >= 6  # one for each chunk of 16; batches of 64 let two or three through
+            streamed += 1
+    assert streamed >= 6  # one for each chunk of 16; batches of 64 let two or three through
     assert seen[0] == Started(0)
     assert len(tokens(seen)) == 2
     assert seen[-1] == Stopped("length", 112, 2, 0)

@@ -190,9 +190,9 @@ def choices(schema: Schema) -> Sequence[Schema]:
 
 
 def _choices(
-    schema: Schema, shared: Schema, known: dict[int, Sequence[Schema]]
+    schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
-    """Return them; ``known`` are those of the parts that were read, by identity.
+    """Return them; ``known`` are the parts that were read, by identity, and their choices.
 
     Parts that refer to the same part twice, level by level, are read once each.
     """
@@ -210,15 +210,15 @@ def _choices(
 
 
 def _of_option(
-    option: object, shared: Schema, known: dict[int, Sequence[Schema]]
+    option: object, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     if option is False:
         return ()
     if not isinstance(option, Mapping):
         return _choices(shared, shared, known)
     if id(option) not in known:
-        known[id(option)] = _choices({**option, **shared}, shared, known)
-    return known[id(option)]
+        known[id(option)] = option, _choices({**option, **shared}, shared, known)
+    return known[id(option)][1]
 
 
 def _united(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:

@@ -198,7 +198,7 @@ def ignored_keyword(key: str) -> str:
 
 def ignored_sibling(key: str) -> str:
     """Return how a response header names a keyword that its draft ignores."""
-    return f"keyword {_in_header(key)} beside $ref ignored"
+    return f"keyword {_in_header(key)} next to $ref ignored"
 
 
 def ignored_format(name: str) -> str:

@@ -23,7 +23,7 @@ _KEYS = frozenset({"$id", *ANCHORS, *REFERENCES})
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     """Return the same schema, in which references name places (``#/$defs/name``), without rules
-    beside a reference that its draft ignores.
+    next to a reference that its draft ignores.
 
     References to what is not in the schema stay as they are, unless it is a meta-schema of the
     standard.

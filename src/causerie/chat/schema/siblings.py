@@ -1,4 +1,4 @@
-"""Rules beside a ``$ref``, which the drafts up to 7 ignore and later ones apply."""
+"""Rules next to a ``$ref``, which the drafts up to 7 ignore and later ones apply."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Chunked prefill: how many tokens of a long prompt the engine is given at once, by its speed.
 
 In each of its steps the engine computes a token of every stream, and fills its batch with tokens of
-a prompt. The size of the batch is fixed when it loads, so that beside a long prompt every step
+a prompt. The size of the batch is fixed when it loads, so that during a long prompt every step
 would take as long as a whole batch. Long prompts are therefore given in *chunks*, of which each
 extends what the slot holds. A chunk that is smaller than the batch makes a short step. While nobody
 streams, a chunk is many batches, so that its round trip does not count.
@@ -13,7 +13,7 @@ import asyncio
 
 _LONG_SECONDS = 3.0
 _ALONE_SECONDS = 4.0  # on a busy machine a round trip takes a tenth of a second
-_BESIDE_SECONDS = 0.125  # half of what a stream may wait: a step may take twice what was foreseen
+_STREAMING_SECONDS = 0.125  # half of what a stream may wait: a step may take twice as long
 _LEAST = 16  # with less, a token takes twice as long as in a whole batch
 _STEP = 8  # rows that kernels take together
 _SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
@@ -58,9 +58,9 @@ class ChunkedPrefill:
         rest = (total - read) * self.token_seconds
         return self._enabled and total < self._context and rest > _LONG_SECONDS
 
-    def chunk(self, *, beside_streams: bool) -> int:
+    def chunk(self, *, streaming: bool) -> int:
         """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
-        batch, fitting = self._batch, int(_BESIDE_SECONDS / self.token_seconds)
-        if beside_streams and fitting < batch:
+        batch, fitting = self._batch, int(_STREAMING_SECONDS / self.token_seconds)
+        if streaming and fitting < batch:
             return min(max(fitting // _STEP * _STEP, _LEAST), batch)
         return max(int(_ALONE_SECONDS / self.token_seconds) // batch, 1) * batch

@@ -158,7 +158,7 @@ class LlamaCppClient:
         Returns how many tokens of the prompt were cached, or ``None`` for the last one.
         """
         async with self._prefill.turn:
-            end = slot.read + self._prefill.chunk(beside_streams=self._slots.streaming)
+            end = slot.read + self._prefill.chunk(streaming=self._slots.streaming)
             if end >= len(prompt):
                 return None
             return await self._read_ahead(prompt[:end], partial, pulse, slot)

@@ -2,7 +2,7 @@
 
 The threads of the engine wait for each other some hundred times for each token. On cores of their
 own a spin is the fastest way: the others arrive within microseconds, and waking a thread takes
-longer. Beside a program that computes, the thread that is waited for often has no core, and every
+longer. When another program computes, the thread that is waited for often has no core, and every
 spin burns time that it needs. So spins become shorter as soon as threads wait for a core, and long
 again when they do not.
 
@@ -79,7 +79,7 @@ class ShortSpins:
         end.wait()
 
 
-def spin_less_beside_others(threads: int) -> None:
+def spin_less_under_foreign_load(threads: int) -> None:
     """Watch for other programs from now on; nothing where GNU OpenMP is not what computes."""
     library = _openmp() if sys.platform == "linux" else None
     if library is not None:
