@@ -258,7 +258,7 @@ async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCp
     async with engine.generate(long) as outputs:
         started = await anext(outputs)
         assert isinstance(started, Started)
-        assert started.cached_tokens < 200  # the rest was not read for nobody
+        assert started.cached_tokens < len(long.prompt) - 1  # the rest was not read for nobody
     await until_free(engine)
 
 
