@@ -14,8 +14,7 @@ import asyncio
 _LONG_SECONDS = 3.0
 _ALONE_SECONDS = 4.0  # on a busy machine a round trip takes a tenth of a second
 _STREAMING_SECONDS = 0.125  # half of what a stream may wait: a step may take twice as long
-_LEAST = 16  # with less, a token takes twice as long as in a whole batch
-_STEP = 8  # rows that kernels take together
+_ROWS = 8  # of a matrix that kernels take together
 _SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
 
 
@@ -43,7 +42,7 @@ class ChunkedPrefill:
         Few tokens tell nothing, since most of such a step is not theirs. Slower steps count more
         than faster ones: a stream that waits is worse than a prompt that does.
         """
-        if tokens < _LEAST or seconds <= 0:
+        if tokens < _ROWS or seconds <= 0:
             return
         new = seconds / tokens
         weight = _SLOWER if new > self.token_seconds else _FASTER
@@ -62,5 +61,5 @@ class ChunkedPrefill:
         """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
         batch, fitting = self._batch, int(_STREAMING_SECONDS / self.token_seconds)
         if streaming and fitting < batch:
-            return min(max(fitting // _STEP * _STEP, _LEAST), batch)
+            return min(max(fitting // _ROWS, 1) * _ROWS, batch)
         return max(int(_ALONE_SECONDS / self.token_seconds) // batch, 1) * batch
