@@ -333,5 +333,5 @@ async def test_a_long_prompt_is_read_in_chunks_and_small_ones_while_another_stre
                 if isinstance(output, Token):
                     other = TextRequest(prompt=tuple(range(1000, 1200)), max_tokens=1)
                     streaming = await outputs(client, other)
-        assert [len(prompt) for prompt in asked[1:]] == [*range(16, 200, 16), 200]
+        assert [len(prompt) for prompt in asked[1:]] == [*range(8, 200, 8), 200]
     assert alone == streaming == [Started(0), Token(0, "a"), Stopped("length", 200, 1, 0)]
