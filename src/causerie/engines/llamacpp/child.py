@@ -25,7 +25,6 @@ from typing import Any
 import xllamacpp
 
 from causerie.engines.llamacpp.conversion import CannotConvert, converted
-from causerie.engines.llamacpp.foreign_load import spin_less_under_foreign_load
 from causerie.engines.llamacpp.prompt_store import files_for
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 from causerie.engines.machine_part import stay_on
@@ -66,7 +65,6 @@ def main() -> None:
         sys.exit(f"RuntimeError: {error}")
     if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
         give_back_zero_pages()
-    spin_less_under_foreign_load(told["launch"]["threads"])
     _say({"ready": True, "address": server.listening_address, "batch": params.n_batch})
     threading.Event().wait()
 
