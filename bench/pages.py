@@ -48,10 +48,6 @@ folder = "{folder}"
 name = "gateway"
 kind = "gateway"
 keys = "accounts"
-[[providers]]
-name = "north"
-base_url = "http://127.0.0.1:9/v1"
-health = {{ path = "" }}
 """
 _ALIAS = """\
 [[aliases]]
@@ -59,15 +55,9 @@ id = "north/model-{n}"
 targets = [{{ provider = "north", model = "model-{n}" }}]
 price = {{ prompt = "0.2", completion = "0.6" }}
 """
-_ALONE = """\
-[[providers]]
-name = "north"
-base_url = "http://127.0.0.1:9/v1"
-health = { path = "" }
-"""
 _PROVIDER = """\
 [[providers]]
-name = "provider-{n}"
+name = "{name}"
 base_url = "http://127.0.0.1:9/v1"
 health = {{ path = "" }}
 """
@@ -134,7 +124,7 @@ class Load:
 
 def configuration(models: int) -> str:
     """A service with so many models, two offers each."""
-    parts = [_HEAD, *(_PROVIDER.format(n=n) for n in range(_PROVIDERS))]
+    parts = [_HEAD, *(_PROVIDER.format(name=f"provider-{n}") for n in range(_PROVIDERS))]
     for n in range(models):
         first, second = _WORDS[n % 10], _WORDS[n // 10 % 10]
         day = {"month": 1 + n % 12, "day": 1 + n % 28}
@@ -265,9 +255,13 @@ def _catalog(folder: Path, models: int, rounds: int) -> None:
         asyncio.run(_measure(f"{service.root}/console", _OPEN, rounds))
 
 
+def _aliases() -> str:
+    provider = _PROVIDER.format(name="north")
+    return provider + "".join(_ALIAS.format(n=n) for n in range(_ALIASES))
+
+
 def _front(folder: Path, rounds: int) -> None:
-    aliases = "".join(_ALIAS.format(n=n) for n in range(_ALIASES))
-    with serving(folder, _ALONE + aliases, program=PROGRAM) as service:
+    with serving(folder, _aliases(), program=PROGRAM) as service:
         asyncio.run(_measure(service.root, _FRONT, rounds))
 
 
@@ -276,10 +270,8 @@ def _members(folder: Path, rounds: int) -> None:
     project = asyncio.run(_team(folder / "data"))
     pages = {f"{each} (project)": f"/console/projects/{project}/{each}" for each in _OF_PROJECT}
     pages |= {each: f"/console/{each}" for each in _OF_OPERATORS}
-    aliases = "".join(_ALIAS.format(n=n) for n in range(_ALIASES))
-    with serving(
-        folder, _TEAM.format(folder=folder / "data") + aliases, program=PROGRAM
-    ) as service:
+    config = _TEAM.format(folder=folder / "data") + _aliases()
+    with serving(folder, config, program=PROGRAM) as service:
         asyncio.run(_measure(service.root, pages, rounds, member=True))
 
 
