@@ -9,8 +9,10 @@ ones, whose events tell what they evict.
     make bench BENCH=bench/pool.py
     make bench BENCH=bench/pool.py ARGS="--index"    # time and memory of ten million blocks
 
-With ``--model FOLDER`` the same choice is asked of two real servers: started here of ``--vllm
-PROGRAM``, or at ``--addresses URL URL``, each on a host of its own with ``kv_events`` at its ports.
+With ``--model FOLDER`` the same choice is asked of real servers: ``--servers`` of them started here
+of ``--vllm PROGRAM``, or those at ``--addresses URL...``, each on a host of its own with
+``kv_events`` at its ports. ``--random-weights`` needs no more of the model than its configuration
+and its tokenizer.
 """
 
 from __future__ import annotations
@@ -273,14 +275,19 @@ def main() -> None:
     parser.add_argument("--index", action="store_true", help="measure the index instead")
     parser.add_argument("--model", type=Path, help="measure real servers of this folder instead")
     parser.add_argument("--vllm", metavar="PROGRAM", default="vllm", help="that is started")
-    parser.add_argument("--addresses", nargs=2, default=(), help="of two that run already")
+    parser.add_argument("--servers", type=int, default=2, help="that are started")
+    parser.add_argument("--random-weights", action="store_true", help="of started servers")
+    parser.add_argument("--addresses", nargs="+", default=(), help="of servers that run already")
     parser.add_argument("--blocks", type=int, default=160, help="of 32 tokens, of each server")
     parser.add_argument("--beginnings", type=int, default=16, help="that prompts share")
     parser.add_argument("--tokens", type=int, default=512, help="of a beginning")
     parser.add_argument("--requests", type=int, default=320, help="of each policy")
     told = parser.parse_args()
     if told.model is not None:
-        servers = Servers(told.model, told.blocks, told.vllm, tuple(told.addresses))
+        addresses, weights = tuple(told.addresses), not told.random_weights
+        servers = Servers(
+            told.model, told.blocks, told.vllm, told.servers, addresses, weights=weights
+        )
         work = Work(told.beginnings, told.tokens, told.requests)
         met = asyncio.run(really_compared(servers, work, told.seed))
     else:

@@ -59,12 +59,15 @@ def process(
     command: Sequence[str],
     log: Path,
     *,
-    core: int,
+    core: int | str,
     ready: str = "",
     seconds: float = 90,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[int]:
-    """A process on one core, until ``ready`` answers; stopped at the end. Yields its id."""
+    """A process on one core, or on several (``"0,1"``), until ``ready`` answers.
+
+    It is stopped at the end. Yields its id.
+    """
     with log.open("wb") as out:
         running = subprocess.Popen(
             ["taskset", "-c", str(core), *command],

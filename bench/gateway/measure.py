@@ -41,7 +41,8 @@ class LoadFailed(Exception):
 class Load:
     """One load: ``model`` is one of the mock's, ``count`` requests instead of seconds.
 
-    With ``ids`` each request names itself, so that no two heads are the same.
+    With ``ids`` each request names itself, so that no two heads are the same. ``streamed`` is
+    whether a stream is asked for; of the mock's own names it is known.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Load:
     count: int = 0
     spread: float = 0.0
     ids: bool = False
+    streamed: bool | None = None
 
     def run(self, contestant: Contestant, core: int) -> Result:
         """Measure; raises :class:`LoadFailed`."""
@@ -63,7 +65,7 @@ class Load:
             "--core": core,
         }
         command += [self.model, *(str(each) for pair in options.items() for each in pair)]
-        streamed = self.model != "plain"
+        streamed = self.model != "plain" if self.streamed is None else self.streamed
         command += ["--stream"] * streamed + ["--ids"] * self.ids
         before, begun = contestant.cpu_seconds(), perf_counter()
         done = subprocess.run(

@@ -1,1 +1,1 @@
-"""Two real vLLM servers under the pool of the service, measured."""
+"""Real vLLM servers under the pool of the service, measured."""

@@ -1,4 +1,4 @@
-"""Two real vLLM servers under the pool of the service: hits and TTFT, and what they are held to."""
+"""Real vLLM servers under the pool of the service: hits and TTFT, and what they are held to."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ class Work:
     beginnings: int
     tokens: int
     requests: int
+
+    @property
+    def longest(self) -> int:
+        """Return the most tokens of a prompt and its reply."""
+        return self.tokens + OWN + REPLY
 
     def prompts(self, seed: str, words: int) -> list[list[int]]:
         draw = random.Random(seed)
