@@ -72,7 +72,7 @@ class Load:
             command,
             capture_output=True,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(_HERE)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_HERE), *sys.path])},
             timeout=self.seconds + 60,
         )
         used, span = contestant.cpu_seconds() - before, (begun, perf_counter())

@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 _BEAT_SECONDS = 1.0
 _SILENT_SECONDS = 5.0  # longer than a process waits for the lock of the shared memory
+_START_SECONDS = 120.0  # what it imports and makes ready answers nothing, and a machine may be busy
 _END_SECONDS = 3.0
 
 
@@ -126,8 +127,9 @@ class WorkerHandle:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await self._gone.wait()
-            if time.monotonic() - self._heard > _SILENT_SECONDS:
-                return f"it has not answered for {_SILENT_SECONDS:g} s"
+            patience = _SILENT_SECONDS if self.ready else _START_SECONDS
+            if time.monotonic() - self._heard > patience:
+                return f"it has not answered for {patience:g} s"
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 code = await self._process.wait()
