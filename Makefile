@@ -19,8 +19,8 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test timings openvino vllm bench package lint sourcetypes testtypes format docs lock \
-	system postgres valkey browser promtool screenshots clean
+.PHONY: help serve test timings openvino vllm bench package lint style sourcetypes testtypes format docs lock \
+	weights system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,8 +31,7 @@ serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.
 	$(BIN)/causerie serve $(ARGS)
 
 test: ## Set up, then every check and every test
-	$(MAKE) --no-print-directory -j2 $(MODULES) system
-	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory -j4 -O system testtypes $(VENV)/.compiled $(MODULES) weights sourcetypes style
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		export CAUSERIE_TEST_GGUF="$$weights" && \
 		{ $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder $(ARGS) || \
@@ -64,15 +63,17 @@ package: $(VENV)/.dev ## Build wheel and sdist into dist/, and check what they s
 	$(BIN)/python tools/check_package.py dist/*
 
 lint: $(VENV)/.dev ## Style, types, and who may import whom
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(MAKE) --no-print-directory -j2 -O sourcetypes testtypes
+	$(MAKE) --no-print-directory -j2 -O style testtypes sourcetypes
 	$(BIN)/python -m pytest -q tests/test_rooms.py
 
-sourcetypes:
+style: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+sourcetypes: $(VENV)/.dev
 	$(BIN)/mypy
 
-testtypes:
+testtypes: $(VENV)/.dev
 	$(BIN)/mypy --config-file tests/mypy.ini tests
 
 format: $(VENV)/.dev ## Put the code into shape
@@ -89,6 +90,9 @@ lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build --group dev \
 		-o requirements-dev.lock
+
+weights: $(VENV)/.dev
+	@[ -n "$$CAUSERIE_TEST_GGUF" ] || $(BIN)/causerie pull --quiet $(DEFAULT_MODEL) >/dev/null
 
 # What of the system some tests use, by the package that has it, and how to see that it is there.
 have_postgresql = command -v initdb || ls /usr/lib/postgresql/*/bin/initdb
@@ -153,6 +157,12 @@ $(VENV)/.runtime: $(VENV)/.made requirements.lock pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	$(call install,--require-hashes -r requirements-dev.lock)
+	touch $@
+
+# All that the tests import, compiled by one process: those that run them begin at the same time, and each
+# would compile all of it. What does not import here fails there, with its reason.
+$(VENV)/.compiled: $(VENV)/.dev
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
 	touch $@
 
 $(MODULES): $(VENV)/.dev $(JAVASCRIPT)/package-lock.json

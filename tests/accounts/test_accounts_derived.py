@@ -159,7 +159,7 @@ class Comings(RuleBasedStateMachine):
         other = Database(f"sqlite:///{file}")
         for each in (self.world.database, other):
             self.stack.push_async_callback(each.close)
-        options = KeyCacheOptions(poll_seconds=0.005, answer_seconds=60)
+        options = KeyCacheOptions(poll_seconds=0.05, answer_seconds=60)
         self.rings = [
             await self.stack.enter_async_context(KeyCache(store, options))
             for store in (self.world.store, SqlStore(other))

@@ -23,7 +23,7 @@ from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 from causerie.accounts.sessions import SessionClient
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, Unauthenticated
 
-SLOW = KeyCacheOptions(poll_seconds=3600)
+SLOW = KeyCacheOptions(poll_seconds=3600, answer_seconds=60)
 
 
 class Former(StrEnum):
