@@ -61,6 +61,19 @@ def invalid_target() -> InvalidRequest:
     )
 
 
+def no_host() -> InvalidRequest:
+    """400 for HTTP/1.1 without a `Host` header (RFC 9112, section 3.2)."""
+    return InvalidRequest(
+        "The request has no `Host` header; HTTP/1.1 requires one, like `Host: localhost:8000`.",
+        code="invalid_http",
+    )
+
+
+def several_hosts() -> InvalidRequest:
+    """400 for more than one `Host` header (RFC 9112, section 3.2)."""
+    return InvalidRequest("There is more than one `Host` header; send one.", code="invalid_http")
+
+
 def unknown_coding() -> InvalidRequest:
     """501 for a transfer coding other than chunked."""
     return InvalidRequest(
