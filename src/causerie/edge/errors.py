@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
 _OTHER_WAYS = ("/responses", "/completions", "/messages")  # of asking a model for text
+_OPERATIONS = ("/chat/completions", "/models")
+_SLASHES = re.compile("/+")
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
@@ -26,7 +29,14 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
 def unknown_path(base: str, path: str, known: Iterable[str]) -> NotFound:
     """404, with the paths that there are below ``base``."""
     there = f"There is nothing at {base}{path[:200]}; below {base} there are {', '.join(known)}."
-    advice = " Set the client to chat completions." if path.startswith(_OTHER_WAYS) else ""
+    plain = _SLASHES.sub("/", path[:200]).rstrip("/").lower()
+    meant = next((each for each in _OPERATIONS if plain.endswith(each)), None)
+    if meant is not None:
+        advice = f" Did you mean {base}{meant}? The client's base URL ends with {base}."
+    elif path.startswith(_OTHER_WAYS):
+        advice = " Set the client to chat completions."
+    else:
+        advice = ""
     return NotFound(there + advice)
 
 
