@@ -56,22 +56,24 @@ SELECT printf('%032x', i), 'req-' || lower(hex(randomblob(8))), :since + i * :st
   200000 + abs(random() % 1000000), 2000000 + abs(random() % 5000000)
 FROM n
 """
-_SUMS = """
-INSERT INTO {table} SELECT project_id, at - at % {span}, key_id, user_id, model, door, count(*),
+_NUMBERS = """requests, refused, failed, aborted, prompt, cached, completion, reasoning, cost,
+  first_token_us, first_tokens, duration_us, charged"""
+_SUMMED = """count(*),
   sum(status >= 400), sum(status >= 500), sum(status = 499), sum(prompt), sum(cached),
   sum(completion), sum(reasoning), sum(cost), sum(first_token_us), count(first_token_us),
-  sum(duration_us), sum(iif(status < 400 OR status = 499, prompt + completion, 0))
+  sum(duration_us), sum(iif(status < 400 OR status = 499, prompt + completion, 0))"""
+_SUMS = f"""
+INSERT INTO {{table}} (project_id, start, key_id, user_id, model, door, {_NUMBERS})
+SELECT project_id, at - at % {{span}}, key_id, user_id, model, door, {_SUMMED}
 FROM usage_records GROUP BY 1, 2, 3, 4, 5, 6
 """
 _APPS = f"""
-INSERT INTO usage_apps SELECT project_id, at - at % {_HOUR}, app, model, count(*),
-  sum(status >= 400), sum(status >= 500), sum(status = 499), sum(prompt), sum(cached),
-  sum(completion), sum(reasoning), sum(cost), sum(first_token_us), count(first_token_us),
-  sum(duration_us), sum(iif(status < 400 OR status = 499, prompt + completion, 0))
+INSERT INTO usage_apps (project_id, start, app, model, {_NUMBERS})
+SELECT project_id, at - at % {_HOUR}, app, model, {_SUMMED}
 FROM usage_records GROUP BY 1, 2, 3, 4
 """
 _FIRST_TOKENS = """
-INSERT INTO usage_first_token
+INSERT INTO usage_first_token (project_id, start, model, key_id, user_id, bucket, requests)
 SELECT project_id, at - at % {span}, model, key_id, user_id, 60 + abs(first_token_us) / 50000,
   count(*)
 FROM usage_records GROUP BY 1, 2, 3, 4, 5, 6

@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.call_syntax.base import Reader, Unreadable
 from causerie.chat.call_syntax.elements import ElementReader
+from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.loose import LooseReader, loose
+from causerie.chat.call_syntax.open_string import OpenString
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import relaxed_json
@@ -274,3 +276,73 @@ def test_what_a_reader_reads_is_json_however_odd_the_text(words: Sequence[str]) 
         except (Unreadable, WantsMore):
             continue
         json.loads(arguments)
+
+
+LISTED = ParameterList(before="<p=", between=">", after="</p>")
+ANY = {"properties": {"tags": {"type": "array"}, "city": {"type": "string"}}}
+LONG = 24_000  # characters, in pieces of 4: in squared time these take longer than a test may
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["x" * LONG],
+        ["it's </p>" * (LONG // 9)],
+        ['"</p>' * (LONG // 5)],
+        [7] * (LONG // 3),
+    ],
+)
+def test_a_long_list_in_small_pieces_is_read_in_linear_time(value: list[object]) -> None:
+    text = f"<p=tags>{json.dumps(value)}</p>.</end>"
+    out, rest = fed(ParameterReader(LISTED, ANY), text, 4)
+    assert json.loads(out) == {"tags": value}
+    assert rest == ".</end>"
+
+
+def test_a_long_string_with_an_object_in_small_pieces_is_read_in_linear_time() -> None:
+    arguments = json.dumps({"city": 'a"\\' * (LONG // 3)})
+    out, rest = fed(JsonReader(), f" {json.dumps(arguments)}}}\n", 4)
+    assert json.loads(out) == json.loads(arguments)
+    assert rest == "}\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "begin"),
+    [
+        (PythonReader(ANY), "city"),
+        (PythonReader(ANY), 'city={"'),
+        (PythonReader(ANY), "city=1"),
+        (LooseReader(QUOTE), "{city"),
+        (ElementReader(MARK, ANY), f"{MARK}<"),
+        (ParameterReader(LISTED, ANY), "<p="),
+    ],
+)
+def test_a_word_without_an_end_is_given_up(reader: Reader, begin: str) -> None:
+    with pytest.raises(Unreadable):
+        fed(reader, begin + "1" * LONG, 4)
+
+
+@settings(max_examples=30)
+@given(st.text("[]{},:\"'\\ ab1", max_size=24), st.data())
+def test_an_open_string_is_the_same_however_it_is_asked(text: str, data: st.DataObject) -> None:
+    """By the places before it, and at once."""
+    text = "[" + text
+    places = sorted(data.draw(st.sets(st.integers(1, len(text)), min_size=1)))
+    strings = OpenString()
+    assert [strings.holds(text, place) for place in places] == [
+        OpenString().holds(text[:place], place) for place in places
+    ]
+
+
+@settings(max_examples=30)
+@given(VALUES.map(lambda value: [value]), st.data())
+def test_a_place_is_in_a_string_of_json_where_it_is(
+    value: list[object], data: st.DataObject
+) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    place = data.draw(st.integers(1, len(text)))
+    inside = escaped = False
+    for character in text[:place]:
+        inside ^= character == '"' and not escaped
+        escaped = character == "\\" and not escaped
+    assert OpenString().holds(text, place) == inside

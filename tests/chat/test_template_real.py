@@ -10,10 +10,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jinja2
 import jinja2.ext
@@ -22,6 +22,7 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
+from causerie.chat import dates
 from causerie.chat.arguments import read_arguments
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import ModelFormat, Reasoning
@@ -102,7 +103,7 @@ def _plain(source: str, **variables: object) -> str:
 
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    environment.globals["strftime_now"] = lambda pattern: _Noon.now().strftime(pattern)
     return environment.from_string(source).render(
         **variables, bos_token="<BOS>", eos_token="<EOS>", documents=None
     )
@@ -182,8 +183,17 @@ def _own_markers(rendered: Rendered, markers: list[str]) -> list[tuple[int, str]
     ]
 
 
+class _Noon(datetime):
+    """A clock that does not move, not even over midnight."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2026, 11, 26, 12, tzinfo=tz)
+
+
 @every_template
-def test_the_text_is_what_plain_jinja_gives(path: Path) -> None:
+def test_the_text_is_what_plain_jinja_gives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dates, "datetime", _Noon)
     template, source, done = _template(path), path.read_text(), 0
     for messages, tools in _conversations().values():
         given = {"messages": messages, "tools": tools, "add_generation_prompt": True}

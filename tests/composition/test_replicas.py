@@ -25,6 +25,11 @@ from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.accounts.issuing import KeyDraft, NewKey
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Role, actor_of
+from causerie.composition.distribution import sharing
+from causerie.composition.startup import CannotStart
+from causerie.distributed import replica
+from causerie.distributed.replica import DistributedOptions
+from causerie.settings import SharedSettings
 
 CONFIG = """
 [store]
@@ -47,7 +52,8 @@ id = "small"
 targets = [{{ provider = "up", model = "m" }}]
 price = {{ prompt = "0", completion = "0", request = "1" }}
 """
-SHARED = '[shared]\nurl = "{url}"\nprefix = "{prefix}"\n'
+SHARED = '[shared]\nurl = "{url}"\nprefix = "{prefix}"\nreply_seconds = {reply_seconds}\n'
+PATIENT = 10  # seconds for replies: a machine that stalls lets no replica count alone
 REPLY = {
     "id": "x",
     "object": "chat.completion",
@@ -160,6 +166,15 @@ class Replicas:
             found: dict[str, bool] = (await answer.json())["limits"]
             return found
 
+    async def shared_answers(self, expected: bool) -> None:
+        """Return when all of them know whether the shared server answers."""
+
+        async def said() -> bool:
+            found = [await self.shared(number) for number in range(len(self.services))]
+            return all(one == {"shared": True, "answers": expected} for one in found)
+
+        await eventually(said)
+
 
 def address(server: PostgresServer) -> str:
     return f"postgresql://causerie@/postgres?host={server.folder}"
@@ -167,11 +182,21 @@ def address(server: PostgresServer) -> str:
 
 @asynccontextmanager
 async def replicas(
-    folder: Path, database: str, shared: ValkeyServer | None, *, count: int = 2, offline: float = 60
+    folder: Path,
+    database: str,
+    shared: ValkeyServer | None,
+    *,
+    count: int = 2,
+    offline: float = 60,
+    reply_seconds: float = PATIENT,
 ) -> AsyncIterator[Replicas]:
-    """So many services, which share what is given."""
+    """So many services, which share what is given, and have found it."""
     async with upstream() as answers, aiohttp.ClientSession() as session:
-        sharing = "" if shared is None else SHARED.format(url=shared.url, prefix=token_hex(8))
+        sharing = ""
+        if shared is not None:
+            sharing = SHARED.format(
+                url=shared.url, prefix=token_hex(8), reply_seconds=reply_seconds
+            )
         text = CONFIG.format(
             database=database,
             secret=SECRET,
@@ -181,7 +206,10 @@ async def replicas(
         )
         with started(folder, text, count) as services:
             async with office(folder, url=database) as opened:
-                yield Replicas(services, answers, opened, session)
+                service_view = Replicas(services, answers, opened, session)
+                if shared is not None:
+                    await service_view.shared_answers(True)
+                yield service_view
 
 
 @contextmanager
@@ -192,6 +220,22 @@ def started(folder: Path, text: str, count: int) -> Iterator[list[Service]]:
             (folder / str(number)).mkdir()
             services.append(stack.enter_context(serving(folder / str(number), text)))
         yield services
+
+
+async def test_the_connection_is_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[DistributedOptions] = []
+
+    def noted(url: str, options: DistributedOptions) -> None:
+        seen.append(options)
+        raise ValueError(url)
+
+    monkeypatch.setattr(replica, "Replica", noted)
+    settings = SharedSettings(url="valkey://there", away="refuse", reply_seconds=7)
+    with pytest.raises(CannotStart):
+        async with sharing(settings):
+            pass
+    (options,) = seen
+    assert (options.away, options.line.reply_seconds) == ("refuse", 7)
 
 
 async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
@@ -215,7 +259,6 @@ async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
             return await service_view.spent(key) == 10
 
         await eventually(recorded)
-        assert await service_view.shared(1) == {"shared": True, "answers": True}
         await a_breaker_opens_and_closes_for_both(service_view)
 
 
@@ -268,15 +311,9 @@ async def test_what_a_killed_service_held_is_free_again(
 async def test_requests_go_on_whatever_becomes_of_the_shared_server(
     own_valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
-    async with replicas(tmp_path, hosted_database, own_valkey) as service_view:
+    async with replicas(tmp_path, hosted_database, own_valkey, reply_seconds=0.25) as service_view:
         key = await service_view.key(budget=12)
-
-        async def answers(expected: bool) -> None:
-            async def said() -> bool:
-                found = [await service_view.shared(n) for n in range(2)]
-                return found == [{"shared": True, "answers": expected}] * 2
-
-            await eventually(said)
+        answers = service_view.shared_answers
 
         async def recorded(count: int) -> None:
             async def there() -> bool:

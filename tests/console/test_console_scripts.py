@@ -76,12 +76,14 @@ def test_styles_and_scripts_lose_what_only_readers_need() -> None:
     @media (max-width: 60rem) and (hover: none) {
       .a > :is(b, c):hover, .d :focus { margin: 0 -1px  calc(1rem + 2px); color: var(--ink); }
       .e::after { content: "  ; /* kept */ "; }
+      .f::after { content: " ;} \\" ;}"; }
     }
     """
     assert minify_styles(style) == (
         "@media (max-width:60rem) and (hover:none){.a > :is(b,c):hover,.d :focus"
         "{margin:0 -1px calc(1rem + 2px);color:var(--ink)}"
-        '.e::after{content:"  ; /* kept */ "}}'
+        '.e::after{content:"  ; /* kept */ "}'
+        '.f::after{content:" ;} \\" ;}"}}'
     )
     script = """// Why.
     /** How,

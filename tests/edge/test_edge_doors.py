@@ -75,6 +75,8 @@ def test_other_addresses_lead_nowhere(host: str, path: str) -> None:
         "a:b",
         "a:1:2",
         "[::1",
+        "[::::]",
+        "[127.0.0.1]",
         "http://a",
         "a\r\nb",
         "-a",
@@ -90,4 +92,6 @@ def test_what_names_no_host_is_refused(host: str) -> None:
 
 def test_ports_case_and_final_dots_do_not_matter() -> None:
     assert host_name("A.Localhost.:123") == "a.localhost"
+    assert host_name("a:") == "a"
+    assert host_name("[FE80::1]:80") == "[fe80::1]"
     assert host_name("") == ""

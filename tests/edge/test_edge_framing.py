@@ -113,6 +113,32 @@ async def test_an_absolute_target_has_path_and_host(
     assert seen.first.status == (400 if place is None else 200)
 
 
+@pytest.mark.parametrize(
+    ("target", "version", "lines", "status"),
+    [
+        ("/", "1.1", "", 400),
+        ("/", "1.0", "", 200),
+        ("/", "1.1", "Host: \r\n", 200),
+        ("/", "1.1", "Host: a\r\nhost: a\r\n", 400),
+        ("/", "1.1", "Host: a\r\nX-Other: c\r\nHost: b\r\n", 400),
+        ("/", "1.0", "Host: a\r\nhost: a\r\n", 400),
+        ("/", "1.1", "Host: a\r\nX-Other: b\r\nx-other: c\r\n", 200),
+        ("http://b/", "1.1", "", 400),
+        ("http://b/", "1.0", "", 200),
+        ("http://b/", "1.1", "Host: a\r\n", 200),
+        ("http://b/", "1.1", "Host: a\r\nHost: a\r\n", 400),
+        ("http://b/", "1.1", "Host: a@b\r\n", 400),
+    ],
+)
+async def test_there_is_one_host_header(target: str, version: str, lines: str, status: int) -> None:
+    seen = await heard(f"GET {target} HTTP/{version}\r\n{lines}\r\n".encode())
+    assert seen.first.status == status
+    assert len(seen.requests) == (status == 200)
+    if status == 400:
+        assert "`Host`" in seen.first.error["message"]
+        assert seen.closed
+
+
 async def test_an_absolute_target_reaches_the_door_of_its_host() -> None:
     async with serving(make_edge()) as port:
         for host, status in (("open.localhost", 200), ("attacker.example", 404)):

@@ -134,7 +134,7 @@ async def test_a_path_of_odd_bytes_leads_nowhere() -> None:
 
 async def test_an_upgrade_is_not_taken_up() -> None:
     async with serving(make_edge()) as port:
-        extra = "connection: upgrade\r\nupgrade: websocket\r\n"
+        extra = "host: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         answer = await exchange(port, f"GET /health/live HTTP/1.1\r\n{extra}\r\n".encode())
     assert answer.status == 200
 

@@ -579,7 +579,8 @@ def test_leaving_is_seen_in_the_next_request_where_there_is_no_page() -> None:
     none, left = refused(status=404), ProbeReply(ended="left")
     quick, slow = replace(answer(), seconds=0.1), replace(answer(), seconds=9.0)
     pages = [none, none, none]
-    assert judged("cancel.plain", *pages, quick, left, slow).grade is NO
+    assert judged("cancel.plain", *pages, quick, left, slow, left, slow).grade is NO
+    assert judged("cancel.plain", *pages, quick, left, slow, left, quick).grade is UNCLEAR
     assert judged("cancel.plain", *pages, quick, left, quick).grade is UNCLEAR
 
 

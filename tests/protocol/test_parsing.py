@@ -427,6 +427,71 @@ def test_a_bad_message_is_named_by_its_index(
     assert (error.param, error.code) == (f"messages[1].{param}", code)
 
 
+@pytest.mark.parametrize(
+    ("fields", "param", "right"),
+    [
+        (
+            {"messages": None, "prompt": "Hi"},
+            "messages",
+            "at least one message instead of `prompt`",
+        ),
+        ({"messages": "Hi"}, "messages", '[{"role": "user", "content": TEXT}]'),
+        ({"messages": ["Hi"]}, "messages[0]", "an object with `role` and `content`"),
+        ({"messages": [{"type": "human", "content": "Hi"}]}, "messages[0].role", "user, assistant"),
+        ({"tools": ["f"]}, "tools[0]", '{"type": "function", "function": {"name": NAME'),
+        ({"tools": [{"name": "f"}]}, "tools[0].type", 'must be "function"'),
+        (
+            {"tools": [{"type": "function", "name": "f"}]},
+            "tools[0].function",
+            "an object with `name` and `parameters`",
+        ),
+        ({"tool_choice": "any"}, "tool_choice", 'required or {"type": "function", "function"'),
+        ({"tool_choice": {"type": "auto"}}, "tool_choice.type", "auto and required are strings"),
+        (
+            {"tool_choice": {"type": "function", "name": "f"}},
+            "tool_choice.function",
+            "an object with a `name`",
+        ),
+        ({"response_format": "json"}, "response_format", '{"type": "json_object"}'),
+        (
+            {"response_format": {"type": "json_schema", "schema": {}}},
+            "response_format.json_schema",
+            "an object with `name` and `schema`",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}},
+            "response_format.json_schema.schema",
+            "the JSON Schema itself",
+        ),
+    ],
+)
+def test_an_error_says_what_would_be_right(
+    fields: dict[str, object], param: str, right: str
+) -> None:
+    error = refuse(**fields)
+    assert error.param == param
+    assert right in str(error)
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "right"),
+    [
+        ({"type": "input_text", "text": "a"}, ".type", '{"type": "text", "text": TEXT}'),
+        ({"type": "output_text", "text": "a"}, ".type", '{"type": "text", "text": TEXT}'),
+        ({"type": "input_image", "image_url": "https://a/b"}, ".type", '{"type": "image_url"'),
+        ({"type": "image", "source": {}}, ".type", '"image_url": {"url": URL}}'),
+        ({"type": "tool_result", "tool_use_id": "a"}, ".type", "role `tool`"),
+        ({"type": "image_url", "image_url": "https://a/b"}, ".image_url", "with a `url`"),
+        ({"text": "a"}, ".type", "`text` or `image_url`"),
+        ("a", "", "an object with a `type`"),
+    ],
+)
+def test_a_part_of_another_api_is_told_what_is_right(part: object, place: str, right: str) -> None:
+    error = refuse(messages=[{"role": "user", "content": [part]}])
+    assert error.param == f"messages[0].content[0]{place}"
+    assert right in str(error)
+
+
 def test_images_come_in_the_request_or_by_a_web_address() -> None:
     def image(url: object) -> list[dict[str, object]]:
         part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}

@@ -306,6 +306,7 @@ def test_what_is_not_the_client_s_is_taken_out(secret: str) -> None:
         "Field 'n': Value must be between 1 <= value <= 2, but got 3",
         "tools[0].function.name: expected a string",
         "Value must be one of: low/medium/high",
+        "The schema at #/properties/a/type must be one of object, array, string",
         "No key was sent; send the header `Authorization: Bearer KEY`.",
     ],
 )

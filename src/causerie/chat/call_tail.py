@@ -41,10 +41,15 @@ class CallTail:
         self._words = [] if self._members and '"' in text else markers(text)
         self._last = ""
         self._text = ""
+        self._space: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
         """Return the text behind the call, or ``None`` while it may still be part of it."""
-        self._text += text
+        if not self._text and text.isspace():
+            self._space.append(text)
+            return None
+        self._text = "".join((*self._space, self._text, text))
+        self._space = []
         while (moved := self._step(self._text.lstrip())) is not None:
             if moved == self._text:
                 return moved

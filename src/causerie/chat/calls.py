@@ -141,6 +141,7 @@ class SectionReader:
         self._before_arguments: int | None = None  # characters of the unread call
         self._tail: CallTail | None = None
         self._held = ""
+        self._space: list[str] = []  # behind a call, before anything else
         self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
@@ -264,7 +265,10 @@ class SectionReader:
 
     def _between(self, text: str, _: list[CallPart]) -> str | None:
         """Behind a call: another one, the end of the section, or other text."""
-        text, self._held = self._held + text, ""
+        if not self._held and text.isspace():
+            self._space.append(text)
+            return None
+        text, self._held, self._space = "".join((*self._space, self._held, text)), "", []
         stripped = text.lstrip()
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))

@@ -55,7 +55,7 @@ async def sharing(
     # Imported here: the server's client takes memory, which a single replica does not need.
     from causerie.distributed import broadcast, budgets, counters, line, replica  # noqa: PLC0415 - see above
 
-    reach = line.ConnectionOptions(ca_file=shared.ca_file)
+    reach = line.ConnectionOptions(shared.reply_seconds, ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
     try:
         here = replica.Replica(shared.url, options)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-_STYLE_PARTS = re.compile(r"""(?s)/\*.*?\*/|("[^"]*"|'[^']*')|\s*([{};])\s*|([:,])\s+|\s+""")
-_LAST_SEMICOLON = re.compile(r";}")
+_STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_STYLE_PARTS = re.compile(rf"(?s)/\*.*?\*/|{_STRING}|\s*([{{}};])\s*|([:,])\s+|\s+")
+_LAST_SEMICOLON = re.compile(rf"(?s){_STRING}|;}}")
 _BLOCK_COMMENT = re.compile(r"(?ms)^[ \t]*/\*.*?\*/[ \t]*$")
 
 
@@ -22,7 +23,7 @@ def minify_styles(text: str) -> str:
             return ""
         return string or mark or separator or " "
 
-    return _LAST_SEMICOLON.sub("}", _STYLE_PARTS.sub(short, text)).strip()
+    return _LAST_SEMICOLON.sub(lambda found: found[1] or "}", _STYLE_PARTS.sub(short, text)).strip()
 
 
 def minify_script(text: str) -> str:

@@ -173,7 +173,7 @@ class Edge:
         try:
             head = exchange.head
             match = self._matches.get((head.method, head.headers.get("host"), head.path))
-            if match is None or head.headers.again:
+            if match is None:
                 match = self._match(exchange)
             await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
@@ -251,8 +251,6 @@ class Edge:
 
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
         """Return the handler of a path that is not below a door."""
-        if len(exchange.headers.every("host")) > 1:
-            raise InvalidRequest("There is more than one `Host` header; send one.")
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._doors.own_name(host)

@@ -21,7 +21,7 @@ from causerie.access.credential import bearer
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
 from causerie.edge.handover import CarriedRequest
-from causerie.edge.head import RequestHead, check_codings, cut, declined, size
+from causerie.edge.head import RequestHead, check_codings, check_host, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.url_cache import url_cache
 from causerie.errors import Overloaded, ServiceError
@@ -244,13 +244,13 @@ class Connection(asyncio.Protocol):
         if "transfer-encoding" in headers:
             check_codings(headers, parser.get_http_version())
         path, query, host = url_cache[self._url]
-        if host is not None:
-            headers["host"] = host
         method = parser.get_method().decode("ascii")
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Kept alive without having asked means 1.1; the parser would make a text of its numbers.
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
+        if host is not None or headers.again or "host" not in headers:
+            check_host(headers, version, host)
         credential = bearer(headers.pop("authorization", ""))
         head = RequestHead(method, path, version, headers, keep_alive, query, credential)
         exchange = Exchange(self, head)

@@ -19,7 +19,7 @@ from causerie.errors import InvalidRequest, NotFound
 Kind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
 _HOST = re.compile(
-    r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{1,5})?",
+    r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{0,5})?",
     re.ASCII,
 )
 
@@ -156,7 +156,7 @@ def host_name(host: str | None) -> str:
     if host is None or host == "":
         return ""
     match = _HOST.fullmatch(host)
-    if match is None:
+    if match is None or (host[0] == "[" and not _is_address(match["name"])):
         raise InvalidRequest(
             "The host in the `Host` header, or in an absolute request target, is not a host name "
             "with an optional port."
@@ -165,8 +165,9 @@ def host_name(host: str | None) -> str:
 
 
 def _is_address(name: str) -> bool:
+    kind = ipaddress.IPv6Address if name[:1] == "[" else ipaddress.IPv4Address
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        kind(name.strip("[]"))
     except ValueError:
         return False
     return True

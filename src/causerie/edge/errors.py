@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
 _OTHER_WAYS = ("/responses", "/completions", "/messages")  # of asking a model for text
+_OPERATIONS = ("/chat/completions", "/models")
+_SLASHES = re.compile("/+")
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
@@ -26,7 +29,14 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
 def unknown_path(base: str, path: str, known: Iterable[str]) -> NotFound:
     """404, with the paths that there are below ``base``."""
     there = f"There is nothing at {base}{path[:200]}; below {base} there are {', '.join(known)}."
-    advice = " Set the client to chat completions." if path.startswith(_OTHER_WAYS) else ""
+    plain = _SLASHES.sub("/", path[:200]).rstrip("/").lower()
+    meant = next((each for each in _OPERATIONS if plain.endswith(each)), None)
+    if meant is not None:
+        advice = f" Did you mean {base}{meant}? The client's base URL ends with {base}."
+    elif path.startswith(_OTHER_WAYS):
+        advice = " Set the client to chat completions."
+    else:
+        advice = ""
     return NotFound(there + advice)
 
 
@@ -59,6 +69,19 @@ def invalid_target() -> InvalidRequest:
         "send the path alone, and the host in the `Host` header.",
         code="invalid_http",
     )
+
+
+def no_host() -> InvalidRequest:
+    """400 for HTTP/1.1 without a `Host` header (RFC 9112, section 3.2)."""
+    return InvalidRequest(
+        "The request has no `Host` header; HTTP/1.1 requires one, like `Host: localhost:8000`.",
+        code="invalid_http",
+    )
+
+
+def several_hosts() -> InvalidRequest:
+    """400 for more than one `Host` header (RFC 9112, section 3.2)."""
+    return InvalidRequest("There is more than one `Host` header; send one.", code="invalid_http")
 
 
 def unknown_coding() -> InvalidRequest:

@@ -15,7 +15,8 @@ import httptools
 from msgspec import Struct, structs
 
 from causerie.access.credential import Credential
-from causerie.edge.errors import invalid_http, unknown_coding
+from causerie.edge.doors import host_name
+from causerie.edge.errors import invalid_http, no_host, several_hosts, unknown_coding
 from causerie.edge.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
@@ -106,3 +107,19 @@ def check_codings(headers: Headers, version: str) -> None:
     ]
     if codings != ["chunked"] and codings[-1] == "chunked":
         raise unknown_coding()
+
+
+def check_host(headers: Headers, version: str, of_target: str | None) -> None:
+    """Let the host of an absolute target decide, after the rules for `Host` of RFC 9112, 3.2.
+
+    Raises :class:`InvalidRequest` for a second header, for none in HTTP/1.1, and beside an
+    absolute target for one that names no host; elsewhere doors say that.
+    """
+    if "host" not in headers:
+        if version != "1.0":
+            raise no_host()
+    elif len(headers.every("host")) > 1:
+        raise several_hosts()
+    if of_target is not None:
+        host_name(headers.get("host"))
+        headers["host"] = of_target

@@ -88,7 +88,10 @@ class Management:
         found = self._routes.find(exchange.method, "/" + path.strip("/"))
         if found is None:
             there = f"There is nothing at {PREFIX}{path[:200]}"
-            raise NotFound(f"{there}; {PREFIX}{_DOCUMENT} says what there is.")
+            raise NotFound(
+                f"{there}; {PREFIX}{_DOCUMENT} says what the management API has. Chat completions "
+                "are POST /v1/chat/completions, below the base URL of a door."
+            )
         route, ids = found
         actor = await self._managers.manager(exchange.credential)
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:

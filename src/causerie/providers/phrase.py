@@ -21,7 +21,7 @@ _SECRETS = (
     re.compile(r"\b[\w-]+(?:\.[\w-]+)+:\d{2,5}\b"),
     re.compile(r"\b(?:localhost|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|svc|cluster))\b\S*",
                re.IGNORECASE),
-    re.compile(r"(?<![\w.])(?:/|~/|[A-Za-z]:\\)[\w.-]+(?:[/\\][\w.-]+)+"),
+    re.compile(r"(?<![\w.#])(?:/|~/|[A-Za-z]:\\)[\w.-]+(?:[/\\][\w.-]+)+"),
     re.compile(r"(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=-]{24,}"),
 )  # fmt: skip
 _MARKUP = re.compile(r"<\s*(?:!doctype|html|body|head|h1|title)", re.IGNORECASE)

@@ -49,6 +49,15 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
             "`refuse` lets nobody in who has limits or budgets (503)."
         ),
     ] = "memory"
+    reply_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=10,
+            description="Longest time for an answer of the server. After it the server counts as "
+            "away, and a request that waited for it goes on as `away` says.",
+        ),
+    ] = 0.25
     prefix: Annotated[
         Text,
         Meta(description="What all keys begin with; services that differ in it share nothing."),

@@ -52,6 +52,10 @@ class Read:
     """Text after the segment, or ``None`` while the segment is incomplete."""
 
 
+LONGEST_WORD = 4096
+"""Most characters of a key, name, number or constant; a longer one is not read."""
+
+
 class Reader(Protocol):
     """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
+    LONGEST_WORD,
     Read,
     Schema,
     Unreadable,
@@ -53,6 +54,7 @@ class ElementReader:
         self._mark = mark
         self._open = [_Element("", schema, brackets="{}")]
         self._text = ""
+        self._searched = 0  # characters of an element's text in which no marker is
         self._done = False
         self._resumed = False
         self._streams = False
@@ -71,14 +73,14 @@ class ElementReader:
 
     def _tag(self) -> str | None:
         """Return the next tag behind a marker: a child begins or the element ends."""
-        text = self._text.lstrip()
+        text = self._text = self._text.lstrip()
         if not text.startswith(self._mark):
             if self._mark.startswith(text):
                 return None
             raise Unreadable
         found = _TAG.match(text, len(self._mark))
         if found is None:
-            if _MAY_BE_TAG.fullmatch(text, len(self._mark)):
+            if len(text) < LONGEST_WORD and _MAY_BE_TAG.fullmatch(text, len(self._mark)):
                 return None
             raise Unreadable
         closes, name = found.groups()
@@ -110,6 +112,7 @@ class ElementReader:
         free = outer.brackets == "{}" and name not in names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
+        self._searched = 0
         self._streams = kinds(schema) == {"string"}
         self._step = self._value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
@@ -124,12 +127,14 @@ class ElementReader:
         """Return a leaf's text up to its closing tag, or the first child."""
         if not self._resumed and not self._streams and not self._leaf():
             return "" if self._step == self._tag else None
-        at = self._text.find(self._mark)
+        at = self._text.find(self._mark, self._searched)
         if at >= 0:
+            self._searched = 0
             piece, self._text = self._text[:at], self._text[at:]
             self._step = self._tag
             return self._written(piece, self._open[-1].schema)
         if not self._streams:
+            self._searched = max(len(self._text) - len(self._mark) + 1, 0)
             return None
         ready = len(self._text) - text_overlap(self._text, self._mark)
         piece, self._text = self._text[:ready], self._text[ready:]

@@ -11,9 +11,6 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
 class JsonReader:
     """Follows the text to the brace that closes the object; braces in strings do not count.
 
@@ -21,27 +18,30 @@ class JsonReader:
     """
 
     def __init__(self) -> None:
-        self._quoted = ""
+        self._pieces: list[str] | None = None  # of the string; ``None`` where it is an object
+        self._begun = False
         self._depth = 0
         self._in_string = False
         self._escaped = False
 
     def feed(self, text: str) -> Read:
-        if self._depth == 0:
-            text = text if self._quoted else text.lstrip()
+        if not self._begun:
+            text = text.lstrip()
             if not text:
                 return Read()
-            if self._quoted or text[0] == '"':
-                return self._unquoted(text)
-            if text[0] != "{":
+            if text[0] not in '"{':
                 raise Unreadable
+            self._begun = True
+            self._pieces = [] if text[0] == '"' else None
         end = self._end(text)
+        if self._pieces is not None:
+            return self._unquoted(self._pieces, text, end)
         if end is None:
             return Read(arguments=text)
         return Read(arguments=text[:end], rest=text[end:])
 
     def _end(self, text: str) -> int | None:
-        """Return the position after the closing brace, if the text contains it."""
+        """Return the position after the closing brace or quote, if the text contains it."""
         at = 0
         if self._escaped and text:
             self._escaped = False
@@ -55,25 +55,23 @@ class JsonReader:
                 if at == len(text):
                     self._escaped = True
                 at += 1
-            elif character == '"':
+                continue
+            if character == '"':
                 self._in_string = not self._in_string
-            elif character in "{[":
-                self._depth += 1
             else:
-                self._depth -= 1
-                if self._depth == 0:
-                    return at
+                self._depth += 1 if character in "{[" else -1
+            if self._depth == 0 and not self._in_string:
+                return at
         return None
 
-    def _unquoted(self, text: str) -> Read:
-        self._quoted += text
-        found = _STRING.match(self._quoted)
-        if found is None:
+    def _unquoted(self, pieces: list[str], text: str, end: int | None) -> Read:
+        pieces.append(text[:end])
+        if end is None:
             return Read()
         try:
-            inside = json.loads(found.group(), strict=False).strip()
+            inside = json.loads("".join(pieces), strict=False).strip()
             if not isinstance(json.loads(inside), dict):
                 raise Unreadable
         except (ValueError, RecursionError):
             raise Unreadable from None
-        return Read(arguments=inside, rest=self._quoted[found.end() :])
+        return Read(arguments=inside, rest=text[end:])

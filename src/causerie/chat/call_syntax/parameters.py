@@ -10,7 +10,14 @@ import json
 import re
 from functools import cache
 
-from causerie.chat.call_syntax.base import Read, Schema, json_value, text_overlap
+from causerie.chat.call_syntax.base import (
+    LONGEST_WORD,
+    Read,
+    Schema,
+    Unreadable,
+    json_value,
+    text_overlap,
+)
 from causerie.chat.call_syntax.choices import (
     choices,
     definitions,
@@ -21,6 +28,7 @@ from causerie.chat.call_syntax.choices import (
 )
 from causerie.chat.call_syntax.conjunction import constants, kind_of, refused
 from causerie.chat.call_syntax.members import members_of, property_in
+from causerie.chat.call_syntax.open_string import OpenString
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.call_syntax.strings import string_terminal
@@ -29,7 +37,6 @@ from causerie.chat.grammar_text import GrammarText
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
-_QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
@@ -59,6 +66,8 @@ class ParameterReader:
             self._between.append(_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
+        self._searched = 0  # characters of a value in which its end is not
+        self._strings = OpenString()  # of a value
         self._count = 0
         self._name = ""  # of the value being read, which goes out with it
         self._step = self._read_key
@@ -84,7 +93,7 @@ class ParameterReader:
 
     def _read_key(self) -> str | None:
         """``before`` KEY ``between``, or the end of the list."""
-        text = self._text.lstrip()
+        text = self._text = self._text.lstrip()
         if not text.startswith(self._before):
             if self._before.startswith(text):
                 return None
@@ -94,6 +103,8 @@ class ParameterReader:
         if last >= 0 and (found is None or last < found[0]):
             return self._close_list(text[last:])
         if found is None:
+            if len(text) > LONGEST_WORD:
+                raise Unreadable
             return None
         at, end, self._raw = found
         key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
@@ -148,6 +159,7 @@ class ParameterReader:
         self._end = self._after
         self._step = self._read_value
         self._fresh = True
+        self._searched, self._strings = 0, OpenString()
 
     def _read_value(self) -> str | None:
         if self._fresh and self._form.between.endswith("\n"):
@@ -157,25 +169,34 @@ class ParameterReader:
         if self._fresh and self._form.wrap is not None and not self._unwrapped(self._form.wrap):
             return None
         self._fresh = False
-        end = self._text.find(self._end)
-        is_json = not (self._streams or self._is_text or self._raw)
-        while end >= 0 and is_json and _in_string(self._text[:end]):
-            end = self._text.find(self._end, end + 1)
+        end = self._end_of_value()
         if end >= 0:
             piece, self._text = self._text[:end], self._text[end + len(self._end) :]
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             return self._named_value(piece)
+        if not self._streams:
+            return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
         keep = text_overlap(self._text, self._end)
         ready = len(self._text) - keep
         if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
             ready -= 1
-        if not ready or not self._streams:
+        if not ready:
             return None
-        piece, self._text = self._text[:ready], self._text[ready:]
+        piece, self._text, self._searched = self._text[:ready], self._text[ready:], 0
         return json.dumps(piece, ensure_ascii=False)[1:-1]
+
+    def _end_of_value(self) -> int:
+        """Return where the value ends, -1 while it goes on; JSON strings may hold the marker."""
+        is_json = not (self._streams or self._is_text or self._raw)
+        while (end := self._text.find(self._end, self._searched)) >= 0:
+            if not (is_json and self._strings.holds(self._text, end)):
+                return end
+            self._searched = end + 1
+        self._searched = max(self._searched, len(self._text) - len(self._end) + 1)
+        return -1
 
     def _unwrapped(self, wrap: tuple[str, str]) -> bool:
         """Take what a string is wrapped in; False while that cannot be told."""
@@ -227,13 +248,6 @@ class ParameterReader:
     def _is_text(self) -> bool:
         """Return whether the value may be a string and nothing so far rules that out."""
         return self._raw is None and (not self._expected or "string" in self._expected)
-
-
-def _in_string(text: str) -> bool:
-    """Return whether ``text`` begins a JSON list or object and stops within one of its strings."""
-    if text.lstrip()[:1] not in ("[", "{"):
-        return False
-    return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str:

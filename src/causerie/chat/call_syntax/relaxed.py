@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import Read, Unreadable, text_overlap
+from causerie.chat.call_syntax.base import LONGEST_WORD, Read, Unreadable, text_overlap
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _WORD = re.compile(r"[^\s,:=()\[\]{}\"']+")
@@ -22,11 +22,12 @@ _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
-_ESCAPED = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*", re.DOTALL) for mark in "\"'"}
+_ESCAPED = {mark: re.compile(rf"[^{mark}\\]*(?:\\.[^{mark}\\]*)*", re.DOTALL) for mark in "\"'"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}
 _SHORT = {letter: f"\\{letter}" for letter in "ntrbf"} | {"a": "\\u0007", "v": "\\u000b"}
 _MAX_DEPTH = 64
+_SLICE = 1024  # characters
 
 
 @dataclass(slots=True)
@@ -60,15 +61,33 @@ class RelaxedReader:
         self._step: Callable[[], str | None] = self._begin
 
     def feed(self, text: str) -> Read:
+        """Read the next piece, in slices: each step copies what is left of one."""
+        out: list[str] = []
+        for at in range(0, len(text), _SLICE) or (0,):
+            read = self._feed(text[at : at + _SLICE])
+            out.append(read.arguments)
+            if read.rest is not None:
+                return Read(arguments="".join(out), rest=read.rest + text[at + _SLICE :])
+        return Read(arguments="".join(out))
+
+    def _feed(self, text: str) -> Read:
         self._text += text
         out = ""
         while True:
             piece = self._step()
             if piece is None:
+                if len(self._text) > LONGEST_WORD:  # of a string nothing is held
+                    raise Unreadable
                 return Read(arguments=out)
             out += piece
             if self._done:
                 return Read(arguments=out, rest=self._text)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether the first value of a call has ended, and nothing follows it yet."""
+        ended = self._step == self._after and len(self._open) == 1
+        return ended and self._open[0].count == 1 and not self._text.strip()
 
     def _next(self) -> str:
         """Return the first character that is no white space, which is dropped."""

@@ -25,6 +25,8 @@ from causerie.chat.schema.finite import Endless
 from causerie.errors import InvalidRequest
 
 _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
+_LONGEST_LANGUAGE = max(map(len, _LANGUAGES))
+_WORD = re.compile("[a-z_]*")
 _FENCE = "```"
 _MOST_RULES = 100_000  # characters: a longer grammar takes long to compile
 _WS = r"[ \t\r\n]*"
@@ -112,7 +114,9 @@ class UnmarkedReader:
         if not (yield from self._took(_FENCE)):
             return False
         self._ended = False
-        while (found := re.match("[a-z_]*", self._unread)) and found.end() == len(self._unread):
+        while (found := _WORD.match(self._unread)) and found.end() == len(self._unread):
+            if found.end() > _LONGEST_LANGUAGE:
+                raise Unreadable
             yield
         if found is None or found.group() not in _LANGUAGES:
             raise Unreadable

@@ -108,11 +108,13 @@ class ObjectReader(Struct, frozen=True):
             raise wrong_value(self.param(name), f"must be at most {most} characters long.")
         return value
 
-    def required_string(self, name: str, *, most: int | None = None) -> str:
-        """A string of at least one character."""
+    def required_string(
+        self, name: str, *, most: int | None = None, expected: str = "a string"
+    ) -> str:
+        """A string of at least one character; ``expected`` says which, where there is none."""
         value = self.string(name, most=most)
         if value is None:
-            raise missing(self.param(name), "a string")
+            raise missing(self.param(name), expected)
         if not value:
             raise wrong_value(self.param(name), "must not be empty.")
         return value
@@ -125,16 +127,17 @@ class ObjectReader(Struct, frozen=True):
             self.param(name), f"must be one of {', '.join(words)}, not {shown(value)}."
         )
 
-    def child(self, name: str) -> ObjectReader | None:
+    def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
+        """An object; ``expected`` says which, where something else is there."""
         value = self.values.get(name)
         if value is None:
             return None
-        return as_object(value, self.param(name))
+        return as_object(value, self.param(name), expected)
 
-    def required_object(self, name: str) -> ObjectReader:
-        value = self.child(name)
+    def required_object(self, name: str, expected: str = "an object") -> ObjectReader:
+        value = self.child(name, expected)
         if value is None:
-            raise missing(self.param(name), "an object")
+            raise missing(self.param(name), expected)
         return value
 
     def array(self, name: str, *, most: int) -> list[object] | None:
@@ -149,15 +152,17 @@ class ObjectReader(Struct, frozen=True):
             )
         return value
 
-    def objects(self, name: str, *, most: int) -> Iterator[ObjectReader]:
+    def objects(
+        self, name: str, *, most: int, expected: str = "an object"
+    ) -> Iterator[ObjectReader]:
         """The elements of an array of objects."""
         for index, value in enumerate(self.array(name, most=most) or ()):
-            yield as_object(value, f"{self.param(name)}[{index}]")
+            yield as_object(value, f"{self.param(name)}[{index}]", expected)
 
 
-def as_object(value: object, param: str) -> ObjectReader:
+def as_object(value: object, param: str, expected: str = "an object") -> ObjectReader:
     if not isinstance(value, dict):
-        raise wrong_type(param, "an object", value)
+        raise wrong_type(param, expected, value)
     return ObjectReader(value, param)
 
 

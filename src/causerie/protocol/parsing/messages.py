@@ -32,17 +32,33 @@ _MAX_PARTS = 4096
 _WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)
 _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_TEXT_PARTS = {"text": "text", "refusal": "refusal"}
 _OF_PARTS = ("text", "refusal", "image_url")
+_OTHER_PLACES = ("prompt", "input", "inputs", "contents", "message")  # for messages elsewhere
+_SEND_TEXT = 'Send `{"type": "text", "text": TEXT}`.'
+_SEND_IMAGE = 'Send `{"type": "image_url", "image_url": {"url": URL}}`.'
+_SEND_CALLS = "Send calls in `tool_calls` of the assistant message."
+_SEND_RESULT = "Send the result in a message with role `tool` and its `tool_call_id`."
+_OTHER_PARTS: Mapping[str, str] = {
+    "input_text": _SEND_TEXT,
+    "output_text": _SEND_TEXT,
+    "input_image": _SEND_IMAGE,
+    "image": _SEND_IMAGE,
+    "tool_use": _SEND_CALLS,
+    "tool-call": _SEND_CALLS,
+    "tool_result": _SEND_RESULT,
+    "tool-result": _SEND_RESULT,
+}
+"""Types of parts of other APIs, and what to send here."""
 
 
 def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...]:
     """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
     values = body.get("messages")
     if values is None:
-        raise missing("messages", "an array of at least one message")
+        instead = next((f" instead of `{name}`" for name in _OTHER_PLACES if body.has(name)), "")
+        raise missing("messages", "an array of at least one message" + instead)
     if not isinstance(values, list):
-        raise wrong_type("messages", "an array of messages", values)
+        raise wrong_type("messages", 'an array like [{"role": "user", "content": TEXT}]', values)
     if not values:
         raise wrong_value("messages", "is empty; send at least one message.")
     if len(values) > rules.max_messages:
@@ -52,11 +68,15 @@ def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...
     known_calls: set[str] = set()
     messages = []
     for index, value in enumerate(values):
-        message = _message(as_object(value, f"messages[{index}]"), known_calls)
+        message = _message(_message_object(value, index), known_calls)
         if message.tool_calls:
             known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
     return tuple(messages)
+
+
+def _message_object(value: object, index: int) -> ObjectReader:
+    return as_object(value, f"messages[{index}]", "an object with `role` and `content`")
 
 
 def plain_length(messages: Sequence[Message]) -> int | None:
@@ -88,12 +108,9 @@ def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
 
 
 def _role(fields: ObjectReader) -> Role:
-    value = fields.required_string("role")
+    value = fields.required_string("role", expected=f"one of {', '.join(_ROLES)}")
     if value == "function":
-        raise unsupported(
-            fields.param("role"),
-            "Send the result of a call in a message with role `tool` and its `tool_call_id`.",
-        )
+        raise unsupported(fields.param("role"), _SEND_RESULT)
     role = _ROLES.get(value)
     if role is None:
         raise wrong_value(
@@ -136,7 +153,7 @@ def _call(fields: ObjectReader) -> ToolCall:
     if fields.has("type") and fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
     fields.child("extra_content")  # goes to its provider as it is
-    function = fields.required_object("function")
+    function = fields.required_object("function", "an object with `name` and `arguments`")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
         raise InvalidRequest(
@@ -172,37 +189,40 @@ def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
         return value
     param = fields.param("content")
     if not isinstance(value, list):
-        raise wrong_type(param, "a string or an array of parts", value)
+        text = "a string (JSON as text)" if role == "tool" else "a string"
+        raise wrong_type(param, f"{text} or an array of parts", value)
     if len(value) > _MAX_PARTS:
         raise wrong_value(param, f"holds {len(value)} parts; at most {_MAX_PARTS} are allowed.")
     if not value:
         return ""
-    return tuple(
-        _part(as_object(part, f"{param}[{index}]"), role) for index, part in enumerate(value)
+    objects = (
+        as_object(part, f"{param}[{index}]", "an object with a `type`")
+        for index, part in enumerate(value)
     )
+    return tuple(_part(part, role) for part in objects)
 
 
 def _part(fields: ObjectReader, role: Role) -> Part:
-    sort = fields.required_string("type")
+    sort = fields.required_string("type", expected="`text` or `image_url`")
+    if sort not in _OF_PARTS or (sort == "refusal" and role != "assistant"):
+        kinds = f"Parts are `text` and `image_url`, not {shown(sort)}."
+        advice = _OTHER_PARTS.get(sort)
+        raise unsupported(fields.param("type"), f"{kinds} {advice}" if advice else kinds)
     for name in _OF_PARTS:
         if name != sort and fields.has(name):  # which a server may read all the same
             raise wrong_value(fields.param(name), f"belongs to a part of type `{name}`.")
-    if sort == "text" or (sort == "refusal" and role == "assistant"):
-        text = fields.string(_TEXT_PARTS[sort])
-        if text is None:
-            raise missing(fields.param(_TEXT_PARTS[sort]), "a string")
-        return TextPart(text)
     if sort != "image_url":
-        raise unsupported(
-            fields.param("type"), f"Parts are `text` and `image_url`, not {shown(sort)}."
-        )
+        text = fields.string(sort)
+        if text is None:
+            raise missing(fields.param(sort), "a string")
+        return TextPart(text)
     if role != "user":
         raise unsupported(fields.param("type"), "Images are read from user messages only.")
     return _image(fields)
 
 
 def _image(fields: ObjectReader) -> ImagePart:
-    image = fields.required_object("image_url")
+    image = fields.required_object("image_url", "an object with a `url`")
     image.word("detail", ("auto", "low", "high", "original"))
     part = ImagePart(image.required_string("url"))
     if part.enclosed and not _holds_image(part.url):

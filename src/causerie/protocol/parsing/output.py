@@ -23,6 +23,7 @@ from causerie.protocol.request import (
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_SCHEMA = "an object, the JSON Schema itself"
 _KINDS = StructuredOutputs.__struct_fields__
 
 
@@ -42,7 +43,7 @@ def read_output(body: ObjectReader) -> OutputFormat | None:
 
 
 def _response_format(body: ObjectReader) -> OutputFormat | None:
-    fields = body.child("response_format")
+    fields = body.child("response_format", 'an object like {"type": "json_object"}')
     if fields is None:
         return None
     sort = fields.word("type", ("text", "json_object", "json_schema"))
@@ -52,7 +53,7 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
         return None
     if sort == "json_object":
         return _object(fields)
-    schema = fields.required_object("json_schema")
+    schema = fields.required_object("json_schema", "an object with `name` and `schema`")
     schema.boolean("strict")
     schema.string("description")
     name = schema.string("name")
@@ -60,7 +61,7 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
         raise wrong_value(
             schema.param("name"), "must be 1 to 64 letters, digits, underscores or hyphens."
         )
-    return JsonSchema(schema.required_object("schema").values, name or "response")
+    return JsonSchema(schema.required_object("schema", _SCHEMA).values, name or "response")
 
 
 def _object(fields: ObjectReader) -> OutputFormat:

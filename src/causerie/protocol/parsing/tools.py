@@ -18,6 +18,8 @@ from causerie.protocol.parsing.fields import (
 from causerie.protocol.request import Tool, ToolChoice
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_TOOL = 'an object like {"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
+_NAMED = '{"type": "function", "function": {"name": NAME}}'
 _MODES: dict[str, Literal["none", "auto", "required"]] = {
     "none": "none",
     "auto": "auto",
@@ -28,7 +30,7 @@ _MODES: dict[str, Literal["none", "auto", "required"]] = {
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     """The functions in order, with unique names."""
     tools: dict[str, Tool] = {}
-    for fields in body.objects("tools", most=MAX_TOOLS):
+    for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL):
         tool = _tool(fields)
         if tool.name in tools:
             raise wrong_value(
@@ -40,10 +42,10 @@ def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
 
 
 def _tool(fields: ObjectReader) -> Tool:
-    sort = fields.required_string("type")
+    sort = fields.required_string("type", expected='"function"')
     if sort != "function":
         raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
-    function = fields.required_object("function")
+    function = fields.required_object("function", "an object with `name` and `parameters`")
     name = function.required_string("name")
     if not _NAME.fullmatch(name):
         raise wrong_value(
@@ -69,26 +71,27 @@ def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
         if mode is None:
             raise wrong_value(
                 "tool_choice",
-                f"must be none, auto, required or an object that names a function, "
-                f"not {shown(value)}.",
+                f"must be none, auto, required or {_NAMED}, not {shown(value)}.",
             )
         choice = ToolChoice(mode)
     elif isinstance(value, dict):
         choice = _choice(ObjectReader(value, "tool_choice"), {tool.name for tool in tools})
     else:
-        raise wrong_type("tool_choice", "a string or an object", value)
+        raise wrong_type("tool_choice", f"a string or {_NAMED}", value)
     if choice.mode == "required" and not tools:
         raise wrong_value("tool_choice", "asks for a call, but `tools` defines no function.")
     return choice
 
 
 def _choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
-    sort = fields.required_string("type")
+    sort = fields.required_string("type", expected='"function"')
     if sort == "function":
         return ToolChoice("required", (_function_name(fields, defined),))
     if sort != "allowed_tools":
         raise wrong_value(
-            "tool_choice.type", f"must be function or allowed_tools, not {shown(sort)}."
+            "tool_choice.type",
+            f"must be function or allowed_tools, not {shown(sort)}; none, auto and required are "
+            "strings in place of the object.",
         )
     allowed = fields.required_object("allowed_tools")
     mode = allowed.word("mode", ("auto", "required"))
@@ -111,7 +114,7 @@ def _allowed_name(fields: ObjectReader, defined: set[str]) -> str:
 
 
 def _function_name(fields: ObjectReader, defined: set[str]) -> str:
-    function = fields.required_object("function")
+    function = fields.required_object("function", "an object with a `name`")
     name = function.required_string("name")
     if name not in defined:
         raise wrong_value(

@@ -125,15 +125,12 @@ class MessagesReader:
         return ProviderChunk()
 
     def _whole(self, message: ReplyMessage) -> ProviderChunk:
-        delta = ProviderDelta(content="", reasoning_details=[], tool_calls=[])
-        for index, block in enumerate(message.content):
-            piece = self._block(index, block)
-            if isinstance(piece.content, str) and isinstance(delta.content, str):
-                delta.content += piece.content
-            delta.reasoning_details = [
-                *(delta.reasoning_details or ()), *(piece.reasoning_details or ())
-            ]  # fmt: skip
-            delta.tool_calls = [*(delta.tool_calls or ()), *(piece.tool_calls or ())]
+        pieces = [self._block(index, block) for index, block in enumerate(message.content)]
+        delta = ProviderDelta(
+            content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
+            reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
+            tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
+        )
         chunk = self._told(message.usage)
         reason = _reason(message.stop_reason)
         chunk.choices = [ProviderChoice(message=delta, finish_reason=reason)]
