@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "causerie"
 
 def ids(text: str) -> list[str]:
     """The request ids of a page, in their order."""
-    return re.findall(r'<dt>Request ID</dt><dd><code>([^<]+)</code>', text)
+    return re.findall(r"<dt>Request ID</dt><dd><code>([^<]+)</code>", text)
 
 
 async def test_pages_show_every_request_once(shop: Place, team: Team) -> None:
