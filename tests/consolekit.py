@@ -31,6 +31,7 @@ from causerie.edge.openai import OpenAI
 from causerie.identity.provider import OidcProvider
 from causerie.mail.outbox import Outbox
 from causerie.operations.ports import Operations
+from causerie.protocol.target_stats import TimeBucket
 from causerie.store.database import Database
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
@@ -44,6 +45,7 @@ class ScriptedServiceView(Statuses):
         self.pipeline = ScriptedPipeline(any_model=True)
         self.asked: list[tuple[str, str]] = []
         self.talked: list[dict[str, Any]] = []
+        self.days: dict[str, Sequence[TimeBucket]] = {}
         self.open_doors = [DoorView("hosted", "/hosted/v1"), DoorView("router", "/router/v1")]
 
     def doors(self) -> Sequence[DoorView]:
@@ -59,6 +61,9 @@ class ScriptedServiceView(Statuses):
 
     def answering(self, model: str) -> Sequence[str]:
         return [model]
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        return self.days.get(target, ())
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         self.talked.append(json.loads(body))

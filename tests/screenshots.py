@@ -21,7 +21,7 @@ from browserkit import chromium
 from configurekit import added, configure, listing
 from consolekit import console_of
 from frontkit import front
-from marketkit import small_market
+from marketkit import day, small_market
 from operationskit import Market, alerted, lived, market, provider
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, at, furnished, inside, long_list, outside
@@ -120,6 +120,10 @@ async def _scene() -> AsyncIterator[Scene]:
         await upgrade(database)
         world = World(database)
         service_view = Broken(small_market(world.now))
+        names = [each.name for each in service_view.targets()]
+        service_view.days = {
+            name: day(world.now, 0.4, 50.0, range(30, 34 + n * 6)) for n, name in enumerate(names)
+        }
         team = await a_team(world)
         await with_history(world, team)
         try:

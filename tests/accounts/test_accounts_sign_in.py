@@ -450,6 +450,10 @@ def test_the_address_for_apps() -> None:
 
 
 def test_a_form_belongs_to_its_session() -> None:
-    assert form_token_fits("one", form_token("one"))
+    first, second = form_token("one"), form_token("one")
+    assert first != second  # so that the length of a compressed page tells nothing of the next one
+    assert form_token_fits("one", first)
+    assert form_token_fits("one", second)
+    assert not form_token_fits("one", first[:32] + second[32:])
     for other in (form_token("two"), "", "one", "\udcff"):
         assert not form_token_fits("one", other)

@@ -168,6 +168,7 @@ async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None
         await sign_in(page, root(place), owner)
         await page.goto(f"{root(place)}/projects/{project.id}/audit")
         when = page.locator("tbody time").first
+        await when.hover()
         await expect(when).to_have_attribute("title", re.compile(r"21 November 2026.* 21:00:00"))
 
 

@@ -15,6 +15,7 @@ from marketkit import FREE
 from playwright.async_api import Page, Route, expect
 
 FIRST_VISIT = 80_000  # bytes on the wire, all files of the first page
+HEAD = 700  # bytes that no answer's headers exceed
 OPEN_TO_ALL = (
     "/sign-in",
     "/sign-up",
@@ -29,8 +30,8 @@ OPEN_TO_ALL = (
     "/no-such-page",
 )
 _WEIGHT = (
-    "['navigation', 'resource'].flatMap((each) => performance.getEntriesByType(each))"
-    ".reduce((sum, each) => sum + each.encodedBodySize, 0)"
+    "(head) => ['navigation', 'resource'].flatMap((each) => performance.getEntriesByType(each))"
+    ".reduce((sum, each) => sum + each.encodedBodySize + head, 0)"
 )
 
 
@@ -46,16 +47,26 @@ def root(place: Place) -> str:
 
 
 async def test_a_first_visit_is_small_and_moves_nothing(fair: Place, page: Page) -> None:
+    owner = await fair.world.person(password=PASSWORD, operator=True)
+    project = await fair.world.project(owner=owner)
     open_pages = [f"{root(fair)}{path}" for path in OPEN_TO_ALL]
+    own_pages = [f"{root(fair)}/projects/{project.id}/keys", f"{root(fair)}/operator/users"]
     async with front() as service:
         for url in (*open_pages, f"{service.root}/", f"{service.root}/docs"):
-            await page.goto(url)  # waits for styles and scripts, and all that they import
-            weight = await page.evaluate(_WEIGHT)
+            await page.goto(url)  # waits for styles and scripts
+            weight = await page.evaluate(_WEIGHT, HEAD)
             assert 35_000 < weight <= FIRST_VISIT, (url, weight)
             assert await moved(page) < UNSEEN, url
         await page.goto(f"{service.root}/")
         await expect(page.locator("#setting-system")).to_be_visible()
         assert await moved(page) < UNSEEN  # also once the models are there
+    await sign_in(page, root(fair), owner)
+    for url in own_pages:
+        answer = await page.goto(url)
+        assert answer is not None
+        assert answer.headers["content-encoding"] == "gzip", url
+        weight = await page.evaluate(_WEIGHT, HEAD)
+        assert 35_000 < weight <= FIRST_VISIT, (url, weight)
 
 
 async def test_a_page_has_the_typeface(place: Place, page: Page) -> None:

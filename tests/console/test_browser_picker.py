@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from browserkit import findings, window
+from accountkit import PASSWORD
+from browserkit import findings, sign_in, window
+from consolekit import Place
 from frontkit import entry, front
 from playwright.async_api import expect
 
@@ -52,3 +54,23 @@ async def test_hundreds_of_models_are_searched() -> None:
         await button.click()
         await page.mouse.click(195, 830)  # outside of the list
         await expect(page.locator("#picker")).to_be_hidden()
+
+
+async def test_a_key_is_searched_among_the_filters_of_activity(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    keys = [await place.world.key(project, owner, name=f"robot {n}") for n in range(9)]
+    root = f"http://127.0.0.1:{place.port}/console"
+    async with window(viewport={"width": 1440, "height": 900}) as page:
+        await sign_in(page, root, owner)
+        await page.goto(f"{root}/projects/{project.id}/activity")
+        button = page.locator("#filter-key-picker")
+        await expect(button).to_have_accessible_name("Key: Any")
+        await button.press("Enter")
+        await page.get_by_label("Find a key").fill("robot 7")
+        await expect(page.locator("#picker-count")).to_have_text("1 of 10")
+        await page.keyboard.press("Enter")
+        await expect(button).to_have_text("robot 7")
+        await page.get_by_role("button", name="Filter", exact=True).click()
+        await page.wait_for_url(f"**key={keys[7].key.id}**")
+        await expect(button).to_have_text("robot 7")

@@ -167,7 +167,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(fair: Place) -> Non
     assert "9.0 s" in changed.text
 
 
-async def test_strangers_get_pages_and_files_as_gzip_members_get_plain_pages(fair: Place) -> None:
+async def test_pages_are_gzip_where_nobody_else_chose_what_a_member_asks(fair: Place) -> None:
     async def raw(path: str, cookie: str = "") -> tuple[str, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", fair.port)
         head = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: gzip\r\n"
@@ -189,12 +189,27 @@ async def test_strangers_get_pages_and_files_as_gzip_members_get_plain_pages(fai
     assert "vary: accept-encoding" in head
     assert b":root" in gzip.decompress(body)
     visitor = await fair.visitor_of(await fair.world.person(password=PASSWORD))
-    head, body = await raw(
-        "/console/catalog", f"cookie: causerie={visitor.cookies['causerie']}\r\n"
-    )
+    cookie = f"cookie: causerie={visitor.cookies['causerie']}\r\n"
+    tokens = set()
+    for mode, site, small in (
+        ("navigate", "same-origin", True),
+        ("navigate", "none", True),
+        ("navigate", "same-site", False),
+        ("navigate", "cross-site", False),
+        ("cors", "same-origin", False),
+        ("", "", False),
+    ):
+        stated = f"sec-fetch-mode: {mode}\r\nsec-fetch-site: {site}\r\n" if mode else ""
+        for path in ("/console/catalog", "/console/profile"):
+            head, body = await raw(path, cookie + stated)
+            assert ("content-encoding: gzip" in head) == small, (mode, site)
+            assert "no-store" in head
+            page = (gzip.decompress(body) if small else body).decode()
+            tokens |= set(re.findall(r'name="form-token" content="(\w{64})"', page))
+    assert len(tokens) == 12  # of each answer another one
+    stated = "sec-fetch-mode: navigate\r\nsec-fetch-site: same-origin\r\n"
+    head, _ = await raw("/console/no-such-page", cookie + stated)
     assert "content-encoding" not in head
-    assert "no-store" in head
-    assert b"form-token" in body
 
 
 async def test_who_has_signed_in_sees_it_in_the_frame(fair: Place) -> None:

@@ -162,7 +162,8 @@ async def test_what_is_typed_while_a_session_ends_comes_back(place: Place) -> No
     assert "Nothing was changed" in kept.text
     assert typed == [each for each in kept.fields if each[0] != "form_token"]
     early = await visitor.post(path, kept.fields)
-    assert (early.status, early.fields) == (401, kept.fields)
+    assert early.status == 401
+    assert typed == [each for each in early.fields if each[0] != "form_token"]
 
     await visitor.sign_in(user)  # in another tab; and then this one goes on
     form = await visitor.post(path, kept.fields)
@@ -271,7 +272,7 @@ async def test_files_are_named_by_their_content_and_kept(place: Place) -> None:
     visitor = place.visitor()
     page = await visitor.get("/catalog")
     addresses = re.findall(r'(?:src|href)="/console(/static/[^"]+)"', page.text)
-    assert len(addresses) >= 6
+    assert len(addresses) >= 5
     for address in addresses:
         file = await visitor.get(address)
         assert file.status == 200, address

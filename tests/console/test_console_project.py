@@ -8,6 +8,7 @@ from decimal import Decimal
 from accountkit import PASSWORD
 from consolekit import Place
 from ledgerkit import record
+from marketkit import day
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM, Role, actor_of
@@ -271,6 +272,14 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     assert "out of &lt;memory&gt;" in page.text
     assert "queue full" in page.text
     assert "Worker processes" not in page.text
+    assert "No requests in the last 24 hours" in page.text
+    place.service_view.days = {"m": day(place.world.now, 0.4, 50.0, range(30, 34))}
+    page = await visitor.get("/operator")
+    assert re.search(r'aria-label="m answered [\d,]+ of [\d,]+ requests"', page.text)
+    assert page.text.count('class="mark-bad"') == 2  # two half hours in which half of all failed
+    polled = await visitor.get("/operator", {"hx-request": "true"})
+    assert "mark-bad" not in polled.text  # only what changes comes every few seconds
+    assert "sidebar" not in polled.text
     place.service_view.worker_counts = (2, 1)
     assert "2 answering, 1 restart since the start" in (await visitor.get("/operator")).text
 

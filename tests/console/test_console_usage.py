@@ -49,7 +49,7 @@ def numbers(text: str) -> list[list[str]]:
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     return [
         [
-            re.sub(r"<[^>]+>", "", cell).strip()
+            re.sub(r"<[^>]+>", "", cell.partition('<span class="facts-line">')[0]).strip()
             for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)
         ]
         for row in rows
@@ -290,7 +290,7 @@ async def test_sums_lead_to_what_they_are_made_of(shop: Place, team: Team) -> No
     within_a_model = f"{address}&model={quote(one.model, safe='')}"
     one_model = f"{requests}&model={quote(one.model, safe='')}"
     assert escape(one_model) in (await operator.get(within_a_model)).text
-    assert one.id in (await operator.get(one_model)).text
+    assert one.request_id in (await operator.get(one_model)).text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import tracemalloc
@@ -31,6 +32,9 @@ async def test_models_are_listed_and_shown() -> None:
     edge = make_edge()
     listed = await call(edge, "/v1/models")
     assert [entry["id"] for entry in listed.json()["data"]] == ["m", "org/m2"]
+    small = await call(edge, "/v1/models", headers=[("accept-encoding", "gzip")])
+    assert small.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(small.body) == listed.body
     assert (await call(edge, "/v1/models/org/m2")).json()["id"] == "org/m2"
     missing = await call(edge, "/v1/models/nope")
     assert (missing.status, missing.error["code"]) == (404, "model_not_found")

@@ -2,13 +2,14 @@
 
 A session ends by itself some time after it was last seen, and at the latest some time after it
 began. The token that a form has to send back (against forged requests) is derived from the
-session's token, so it is nowhere kept.
+session's token and a nonce, so it is nowhere kept, and no two pages have the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,6 +21,7 @@ IDLE = timedelta(days=7)
 SECOND_FACTOR_LIFE = timedelta(minutes=5)
 SEEN_EVERY = timedelta(minutes=1)
 _AGENT_LENGTH = 300
+_HALF = 16  # bytes of a form's token that are its nonce, and as many that prove it
 
 
 class Stage(StrEnum):
@@ -83,10 +85,19 @@ def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient
 
 
 def form_token(token: str) -> str:
-    """Return the token for the forms of a signed-in browser."""
-    return hmac.digest(token.encode(), b"form", hashlib.sha256).hex()
+    """Return a token for the forms of a signed-in browser, another one at each call."""
+    return _form_token(token, os.urandom(_HALF))
 
 
 def form_token_fits(token: str, given: str) -> bool:
     """Return true if a form belongs to the browser with this token."""
-    return hmac.compare_digest(form_token(token).encode(), given.encode("utf-8", "replace"))
+    try:
+        nonce = bytes.fromhex(given[: 2 * _HALF])
+    except ValueError:
+        nonce = b""
+    expected = _form_token(token, nonce)
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+def _form_token(token: str, nonce: bytes) -> str:
+    return (nonce + hmac.digest(token.encode(), b"form" + nonce, hashlib.sha256)[:_HALF]).hex()

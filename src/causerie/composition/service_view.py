@@ -18,6 +18,7 @@ from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.operations.ports import Operations
+from causerie.protocol.target_stats import TimeBucket
 from causerie.routing.target_state import TargetStatus
 from causerie.settings.addresses import DoorAddress, default_address, door_addresses
 
@@ -88,6 +89,10 @@ class LiveServiceView:
     def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing as they stand now."""
         return self._parts.targets()
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        """The last day of a target, in quarters of an hour."""
+        return self._parts.history(target)
 
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from causerie.console.fields import FormFields
 
-PAGE = 100
+PAGE = 50
 _LONGEST = 100
 _MANY = 8  # items; fewer are found by looking
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class ListPage(Generic[T]):
 
     @property
     def pages(self) -> int:
-        """Number of rows."""
+        """Return the number of pages."""
         return max(-(-self.found // PAGE), 1)
 
     @property

@@ -11,6 +11,7 @@ from causerie.catalog.door_catalog import DoorCatalog
 from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineStatus
 from causerie.operations.ports import Operations
+from causerie.protocol.target_stats import TimeBucket
 from causerie.routing.target_state import TargetStatus
 
 
@@ -65,6 +66,10 @@ class ServiceView(Protocol):
 
     def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing."""
+        ...
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        """The last day of a target, in quarters of an hour."""
         ...
 
     def workers(self) -> tuple[int, int] | None:

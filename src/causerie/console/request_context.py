@@ -25,8 +25,8 @@ from causerie.console.navigation import NavigationEntry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
 from causerie.console.public_chat import PublicChat
-from causerie.console.security import HEADERS
-from causerie.edge.cached import send_cached
+from causerie.console.security import HEADERS, asked_by_person
+from causerie.edge.cached import send_cached, send_compressed
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
@@ -36,6 +36,7 @@ from causerie.web.exports import Export
 
 PREFIX = "/console"
 SEE_OTHER = 303
+_OK = 200
 _NO_CONTENT = 204
 _HTML = "text/html; charset=utf-8"
 _GZIP_LEVEL = 5
@@ -163,19 +164,28 @@ class RequestContext:
         self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
 
     async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
-        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows."""
-        self.send(status, await self._rendered(template, values))
+        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows.
+
+        It is compressed if nobody else can have chosen what the request says, see
+        :func:`asked_by_person`; never the answer to a form, which may show a secret.
+        """
+        text = await self._rendered(template, values)
+        opened = self.exchange.method == "GET" and status == _OK
+        if opened and asked_by_person(self.exchange.headers):
+            own = self._own()
+            await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
+        else:
+            self.send(status, text)
 
     async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
         """Send a page that everybody may see; to a stranger small, once, and without a cookie.
 
-        A signed-in user gets it as any other page: a page with a secret (the form's token)
-        alongside text from an address is not compressed, for lengths tell of contents.
+        A signed-in user gets it as any other page.
         """
-        text = await self._rendered(template, values)
         if self.user is not None:
-            self.send(status, text)
+            await self.show(template, status=status, **values)
             return
+        text = await self._rendered(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
         body = text.encode()
         etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

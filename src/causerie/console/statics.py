@@ -1,7 +1,7 @@
 """Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
 
 A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. A script
-loads another one at first use by ``import()``.
+has in itself what it imports, and loads another one at first use by ``import()``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
 from causerie.catalog.page_cache import CachedPage
+from causerie.console.bundle import bundle
 from causerie.console.minify import minify_script, minify_styles
-from causerie.console.security import HEADERS
+from causerie.console.security import FILE_HEADERS
 from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
 from causerie.errors import NotFound
@@ -32,9 +33,16 @@ _TYPES = MappingProxyType(
 )
 SHEETS = MappingProxyType(
     {
-        "console.css": ("10-tokens", "20-base", "30-frame", "40-parts"),
+        "console.css": (
+            "10-tokens",
+            "20-base",
+            "30-frame",
+            "40-parts",
+            "41-picker",
+            "62-charts",
+        ),
         "chat.css": ("60-playground", "66-chat"),
-        "catalog.css": ("61-models", "62-charts", "64-catalog"),
+        "catalog.css": ("61-models", "64-catalog"),
         "workspace.css": (
             "63-activity",
             "65-providers",
@@ -47,7 +55,7 @@ SHEETS = MappingProxyType(
 )
 """Style sheets and their parts: of every page, and of pages by subject."""
 _HASH_LENGTH = 16
-_IMPORT = re.compile(r"""((?:^import [^;"]*|\bimport\()")\./([a-z_]+\.js)("[;)])""", re.MULTILINE)
+_IMPORT = re.compile(r"""(\bimport\(")\./([a-z_.]+\.js)("\))""")
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
@@ -80,7 +88,7 @@ class Statics:
         if file is None:
             raise NotFound("There is no such file.")
         kind = _TYPES[exchange.path.rpartition(".")[2]]
-        headers = {**HEADERS, "cache-control": _FOR_EVER}
+        headers = {**FILE_HEADERS, "cache-control": _FOR_EVER}
         await send_cached(exchange, file, headers, content_type=kind)
 
     def _add_sheet(self, prefix: str, name: str, style: str, last_style: bytes) -> None:
@@ -88,7 +96,7 @@ class Statics:
         self._add(prefix, name, located.encode() + last_style)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, str]) -> None:
-        """A script after those that it imports, which it then names as they are named here.
+        """A script with what it imports, after those that it loads later and names as named here.
 
         So that no script meets one of another version. Raises :class:`KeyError`
         where it imports what is not there.
@@ -101,7 +109,7 @@ class Statics:
             self._add_script(prefix, imported, scripts)
             return found[1] + self._addresses[imported] + found[3]
 
-        self._add(prefix, name, _IMPORT.sub(named, scripts[name]).encode())
+        self._add(prefix, name, _IMPORT.sub(named, bundle(name, scripts)).encode())
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")

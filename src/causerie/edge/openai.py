@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 from msgspec import structs
 
 from causerie.access.keys import Caller
 from causerie.edge.answers import PlainAnswer, StreamedAnswer
 from causerie.edge.body import BodyLimits, json_at_hand, read_json
+from causerie.edge.cached import send_compressed
 from causerie.edge.doors import MountedDoor
 from causerie.edge.drain import Drain, WorkGuard
 from causerie.edge.error_ids import error_for
@@ -66,7 +68,8 @@ class OpenAI:
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``."""
         caller = await self._catalog_caller(exchange, door)
-        exchange.json(ModelList(data=self.pipeline.models(door, caller)))
+        body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
+        await send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}``."""

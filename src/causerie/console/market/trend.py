@@ -66,17 +66,32 @@ class Trend:
 
 def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
     """By the name of each endpoint."""
-    busiest = sorted(days, key=lambda name: -sum(map(_asked, days[name])))[:COLOURS]
-    shown = {name: day for name, day in days.items() if name in busiest}
-    last = int(now.timestamp()) // QUARTER_SECONDS
-    quarters = range(last - _QUARTERS + 1, last + 1)
-    starts = [_moment(number) for number in quarters]
+    shown = busiest(days, COLOURS)
+    starts = [_moment(number) for number in _quarters(now)]
     return Trend(
-        [_strip(name, day, quarters) for name, day in shown.items()],
+        strips(shown, now),
         lines(starts, _values(shown, lambda one: one.first_token)),
         lines(starts, _values(shown, lambda one: one.speed), whole=True),
         len(days) - len(shown),
     )
+
+
+def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
+    """Uptime by name, of any number of targets."""
+    return [_strip(name, day, _quarters(now)) for name, day in days.items()]
+
+
+def busiest(
+    days: Mapping[str, Sequence[TimeBucket]], most: int
+) -> Mapping[str, Sequence[TimeBucket]]:
+    """Return those that were asked the most, in the order that they are given in."""
+    found = sorted(days, key=lambda name: -sum(map(_asked, days[name])))[:most]
+    return {name: day for name, day in days.items() if name in found}
+
+
+def _quarters(now: datetime) -> range:
+    last = int(now.timestamp()) // QUARTER_SECONDS
+    return range(last - _QUARTERS + 1, last + 1)
 
 
 def _values(

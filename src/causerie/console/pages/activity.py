@@ -20,7 +20,7 @@ from causerie.errors import InvalidRequest
 from causerie.metering.contents import MOST_BYTES
 from causerie.metering.ledger import UsageRecord
 
-PAGE = 50
+PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
 _FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")

@@ -13,11 +13,14 @@ from causerie.accounts.people import User
 from causerie.accounts.summaries import DAYS, PersonSummary, ProjectSummary
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.catalogue import service_badges, troubled
+from causerie.console.market.trend import busiest, strips
 from causerie.console.pages import links
 from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
+
+_STRIPS = 12  # targets whose day the page of health shows
 
 
 class OperatorPages:
@@ -29,10 +32,15 @@ class OperatorPages:
     async def health(self, context: RequestContext) -> None:
         """Engines and providers, as they stand now."""
         _operators_only(context)
+        targets = self._service_view.targets()
+        days = {each.name: self._service_view.history(each.name) for each in targets}
+        asked = {name: day for name, day in days.items() if day}
         await context.show(
             "operator/health.html",
             engines=self._service_view.status(),
-            targets=self._service_view.targets(),
+            targets=targets,
+            strips=strips(busiest(asked, _STRIPS), context.services.clock()),
+            left_out=max(len(asked) - _STRIPS, 0),
             workers=self._service_view.workers(),
             troubled=len(troubled(service_badges(self._service_view))),
             operations=self._service_view.operations is not None,

@@ -1,5 +1,7 @@
 // The chat page: conversations that this browser keeps, one or two models, and the settings.
 
+import "./site.js";
+import "./rows.js";
 import { Attachments } from "./attachments.js";
 import { answerable, codeDialog } from "./code.js";
 import { Conversations } from "./conversations.js";

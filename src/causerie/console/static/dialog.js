@@ -5,6 +5,22 @@ const inside = document.getElementById("dialog-content");
 let again = false; // whether something was made, so that the page behind is out of date
 let opener = null; // where the keyboard was, and goes back to
 
+/** Fetch the page of a link, or the answer to the form of a button, into the dialog. */
+function fetchInto(opening) {
+  const sends = opening.matches("button");
+  window.htmx.ajax(sends ? "POST" : "GET", opening.getAttribute(sends ? "formaction" : "href"), {
+    source: opening, target: inside, select: "#panel",
+  });
+}
+
+document.addEventListener("click", (event) => {
+  const opening = event.target instanceof Element ? event.target.closest("[data-opens]") : null;
+  const elsewhere = event.button || event.ctrlKey || event.metaKey || event.shiftKey;
+  if (!opening || !window.htmx || elsewhere || event.defaultPrevented) return;
+  event.preventDefault();
+  fetchInto(opening);
+});
+
 document.addEventListener("htmx:afterSwap", (event) => {
   if (!dialog || !(event.detail.target === inside || inside.contains(event.target))) return;
   if (!dialog.open) {

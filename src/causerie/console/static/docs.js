@@ -1,6 +1,8 @@
 // The API reference: search, the code of each example, and running it against this very service.
 // The key stays in its field. It goes into the header of a request to this origin and nowhere else.
 
+import "./site.js";
+import "./rows.js";
 import { codeOf, pathOf } from "./request_code.js";
 import { errorOf } from "./completion.js";
 
@@ -13,6 +15,11 @@ const leads = [...document.querySelectorAll("[data-leads]")].map((link) => ({ li
 let marking = 0; // the frame in which the contents are marked
 let read = null; // the link in the contents to what is being read
 const part = (form, name) => form.querySelector(`[data-${name}]`);
+
+// In a narrow window all fields of all operations are many screens: their groups are closed there.
+if (matchMedia("(max-width: 46rem)").matches) {
+  for (const group of document.querySelectorAll("details.param-group")) group.open = false;
+}
 
 function baseOf(form) {
   return { plain: base.value, router: base.dataset.router, service: "" }[form.dataset.door];
@@ -198,7 +205,10 @@ function narrow(part, words) {
   const rows = [...part.querySelectorAll("[data-row]")];
   const fit = rows.filter((row) => rest.every((word) => wordsOf(row).includes(word)));
   for (const row of rows) row.hidden = rest.length > 0 && !fit.includes(row);
-  for (const group of part.querySelectorAll(".param-group")) group.hidden = !group.querySelector("[data-row]:not([hidden])");
+  for (const group of part.querySelectorAll(".param-group")) {
+    group.hidden = !group.querySelector("[data-row]:not([hidden])");
+    if (words.length) group.open = true;
+  }
   return rest.length === 0 || fit.length > 0;
 }
 

@@ -101,7 +101,7 @@ document.addEventListener("click", (event) => {
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   const to = new URL(link.href, location.href);
   const same = to.pathname === location.pathname && to.search === location.search;
-  if (link.matches("[download], [target], [hx-get]") || to.origin !== location.origin || same) return;
+  if (link.matches("[download], [target], [hx-get], [data-opens]") || to.origin !== location.origin || same) return;
   setTimeout(showSkeleton, SLOW);
 });
 addEventListener("pageshow", hideSkeleton);

@@ -6,11 +6,15 @@ export function takesImages(entry) {
   return Boolean(entry?.architecture?.input_modalities?.includes("image"));
 }
 
+/** What a model with these parameters can do, in words. */
+export function abilityWords(parameters, thinks) {
+  const words = Object.keys(WORDS).filter((name) => parameters.includes(name)).map((name) => WORDS[name]);
+  return thinks === "yes" ? [...words, "thinking"] : words;
+}
+
 /** What a model can do, and how much it reads at once. */
 export function abilities(entry) {
-  const has = entry.supported_parameters || [];
-  const found = Object.keys(WORDS).filter((name) => has.includes(name)).map((name) => WORDS[name]);
-  if (thinks(entry) === "yes") found.push("thinking");
+  const found = abilityWords(entry.supported_parameters || [], thinks(entry));
   if (takesImages(entry)) found.push("images");
   const context = entry.context_length;
   return context ? [...found, `${new Intl.NumberFormat("en").format(context)} tokens of context`] : found;

@@ -2,6 +2,15 @@
 
 const opener = document.querySelector("[data-palette]");
 
+// The library that swaps parts comes at first use to pages that need it for nothing else.
+let library = null;
+opener?.addEventListener("click", (event) => {
+  const elsewhere = event.ctrlKey || event.metaKey || event.shiftKey;
+  if (window.htmx || library || elsewhere || document.readyState !== "complete") return; // or a page of its own
+  event.preventDefault();
+  library = import("./htmx.min.js").then(() => opener.click());
+});
+
 function typing(element) {
   return element instanceof HTMLElement && (element.isContentEditable || element.matches("input, textarea, select"));
 }

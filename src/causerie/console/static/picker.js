@@ -1,5 +1,7 @@
 // A select with many options is a button here: it opens a dialog with a search and the list.
 
+import { abilityWords } from "./models.js";
+
 const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
 const PAGE = 8;
@@ -10,15 +12,6 @@ const list = document.getElementById("picker-list");
 const count = document.getElementById("picker-count");
 let current = null; // the Picker whose options are listed
 let active = -1; // place of the option that Enter takes
-
-const can = { tools: "tools", response_format: "structured output" };
-
-/** What the model of an option can do, in words. */
-function abilities({ parameters = "", thinks }) {
-  const has = parameters.split(" ");
-  const words = Object.keys(can).filter((name) => has.includes(name)).map((name) => can[name]);
-  return thinks === "yes" ? [...words, "thinking"] : words;
-}
 
 /** Options with all of the words. First come those that begin with what was typed; of nothing, the chosen one. */
 export function matching(options, typed) {
@@ -39,7 +32,8 @@ function row(option, nth) {
   name.textContent = option.text;
   const words = document.createElement("span");
   words.className = "small quiet";
-  words.textContent = [...(option.selected ? ["chosen"] : []), ...abilities(option.dataset)].join(", ");
+  const can = abilityWords(option.dataset.parameters?.split(" ") ?? [], option.dataset.thinks);
+  words.textContent = [...(option.selected ? ["chosen"] : []), ...can].join(", ");
   item.append(name, words);
   return item;
 }
@@ -60,7 +54,7 @@ function fill() {
   const found = matching(options, find.value);
   list.replaceChildren(...found.slice(0, DRAWN).map(row));
   const more = found.length > DRAWN ? `, of which ${DRAWN} are listed: type more of the name` : "";
-  count.textContent = found.length === 0 ? "No model has this in its name" : `${found.length} of ${options.length}${more}`;
+  count.textContent = found.length === 0 ? `No ${current.what} has this in its name` : `${found.length} of ${options.length}${more}`;
   active = -1;
   point(0);
 }
@@ -87,6 +81,7 @@ function press(event) {
 export class Picker {
   constructor(select) {
     this.select = select;
+    this.what = select.dataset.picks ?? "model";
     this.label = document.querySelector(`label[for="${select.id}"]`);
     this.button = document.createElement("button");
     Object.assign(this.button, { type: "button", id: `${select.id}-picker`, className: "input picker-button cut" });
@@ -104,8 +99,9 @@ export class Picker {
     this.select.hidden = many;
     this.button.hidden = !many;
     this.label.htmlFor = many ? this.button.id : this.select.id;
-    this.button.textContent = this.button.title = this.select.value;
-    this.button.setAttribute("aria-label", `${this.label.textContent}: ${this.select.value}`);
+    const chosen = this.select.selectedOptions[0]?.text ?? "";
+    this.button.textContent = this.button.title = chosen;
+    this.button.setAttribute("aria-label", `${this.label.textContent}: ${chosen}`);
   }
 
   /** Open the list for an arrow, as a select does, and for a letter, which the search gets. */
@@ -119,6 +115,10 @@ export class Picker {
   open() {
     current = this;
     find.value = "";
+    find.placeholder = `Find a ${this.what}`;
+    find.setAttribute("aria-label", find.placeholder);
+    list.setAttribute("aria-label", this.label.textContent);
+    dialog.setAttribute("aria-label", `Choose a ${this.what}`);
     const place = this.button.getBoundingClientRect();
     dialog.style.setProperty("--left", `${Math.max(8, Math.min(place.left, innerWidth - 432))}px`);
     dialog.style.setProperty("--top", `${place.bottom + 4}px`);

@@ -27,8 +27,8 @@ export function showTimes(part) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const look = looks[element.dataset.look];
-    element.textContent = look ? look.format(at) : since(at);
-    element.title = full.format(at);
+    const words = look ? look.format(at) : since(at);
+    if (element.textContent !== words) element.textContent = words;
   }
   // What a chart tells where the pointer rests begins with a time.
   for (const told of part.querySelectorAll("title[data-at]")) {
@@ -36,6 +36,14 @@ export function showTimes(part) {
     told.textContent = told.textContent.replace(/^.* UTC/, at);
   }
 }
+
+/** The whole time of one is written when somebody points at it: a list has hundreds. */
+document.addEventListener("pointerover", ({ target }) => {
+  const element = target instanceof Element ? target.closest("time[data-look]:not([data-told])") : null;
+  if (!element) return;
+  element.dataset.told = "";
+  element.title = full.format(new Date(element.dateTime));
+});
 
 showTimes(document);
 document.addEventListener("htmx:afterSettle", (event) => showTimes(event.target));

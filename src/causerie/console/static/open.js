@@ -1,0 +1,5 @@
+// Scripts of pages that need nobody to have signed in.
+
+import "./site.js";
+import "./times.js";
+import "./rows.js";

@@ -1,0 +1,4 @@
+// Scripts of every page.
+
+import "./frame.js";
+import "./copy.js";
