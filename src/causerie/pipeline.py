@@ -27,7 +27,7 @@ from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import Lease, tell
 from causerie.access.limits import RateLimiter
-from causerie.access.quota import RateScope
+from causerie.access.quota import RateScope, Tokens
 from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
 from causerie.catalog.wildcard import WildcardModel
@@ -207,7 +207,7 @@ class Pipeline:
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
-                record.held = await members.allowances.reserve(caller, model.id, need)
+                await self._reserve(members, asked, model, need)
             contents = _kept(asked) if caller.recorded else None
             execution = self.router.generate(
                 candidates, request, model.hedge_seconds, contents, asked.tried
@@ -240,6 +240,14 @@ class Pipeline:
                 self._settle(lease, execution, model, record)
                 if left is not None:
                     await left
+
+    async def _reserve(
+        self, members: AccountPorts, asked: _Asked, model: Entry, need: Callable[[], Tokens]
+    ) -> None:
+        """Hold the estimate against budgets; from then on the request leaves a record."""
+        record = asked.record
+        record.held = await members.allowances.reserve(asked.caller, model.id, need)
+        self.meter.begin_request(record, lambda: need().input)
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

@@ -16,10 +16,11 @@ from uuid import UUID
 
 import pytest
 from ledgerkit import ledger, record
+from msgspec import structs
 from sqlalchemy import select, text
 
 from causerie.errors import StoreUnavailable
-from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
@@ -371,6 +372,68 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
     journal.close()
     journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == kept
+    journal.close()
+
+
+def interrupted(**changes: object) -> UsageRecord:
+    """A request that has begun."""
+    return record(status=500, code=INTERRUPTED, cost=Decimal(0), completion=0, **changes)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 4096])
+async def test_a_request_leaves_a_record_even_if_the_process_ends_before_it(
+    tmp_path: Path, part_bytes: int
+) -> None:
+    store, journal = Memory(), WriteAheadLog(tmp_path, part_bytes=part_bytes)
+    running, asked_anew, ended = interrupted(), interrupted(), interrupted()
+    async with Ledger(store, journal) as made:
+        for each in (running, ended, asked_anew):
+            made.begin_request(each)
+        asked_anew = structs.replace(asked_anew, model="another")
+        made.begin_request(asked_anew)
+        for one in (structs.replace(ended, status=200), *(record() for _ in range(3))):
+            await made.commit(one)
+    assert len(store.records) == 4
+    journal.close()  # as of a process that was killed: its files stay as they are
+    later, journal = Memory(), WriteAheadLog(tmp_path)
+    async with Ledger(later, journal):
+        left = [each for each in later.records if each.code == INTERRUPTED]
+        assert {each.id: each.model for each in left} == {
+            running.id: "small",
+            asked_anew.id: "another",
+        }
+        assert journal.left() == []
+    journal.close()
+
+
+async def test_what_was_written_as_a_request_began_takes_the_place_of_no_record(
+    database: Database,
+) -> None:
+    """A full disk may have taken the beginning and not the end, which is in the database then."""
+    store, running = SqlUsage(database), interrupted()
+    await store.append([structs.replace(running, status=200, code=None, cost=Decimal(1))])
+    await store.append([running])
+    async with database.reading() as connection:
+        asked = select(usage_records.c.status, usage_records.c.cost)
+        assert (await connection.execute(asked)).all() == [(200, Decimal(1))]
+        sums = (await connection.execute(text("SELECT requests, failed FROM usage_daily"))).all()
+    assert sums == [(1, 0)]
+
+
+async def test_a_disk_that_takes_no_beginning_holds_up_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, journal = Memory(), WriteAheadLog(tmp_path, part_bytes=1)
+    running, one = interrupted(), record()
+    async with Ledger(store, journal) as made:
+        made.begin_request(running)
+        with monkeypatch.context() as full:
+            full.setattr("os.write", lambda _file, _line: fails(0))
+            made.begin_request(interrupted())
+            await made.commit(one)
+        assert journal.left() == [running]
+        await made.commit(record())
+    assert len(store.records) == 2
     journal.close()
 
 

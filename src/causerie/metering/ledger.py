@@ -9,6 +9,9 @@ charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
+
+With a journal a request is written down when it begins, too. If this process ends in the middle of
+it (a crash, `kill -9`), the next one with the same journal keeps that as its record.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _GATHERED = 0.1
+
+INTERRUPTED = "interrupted"
+"""Code of a request whose process ended before it. Such a record never replaces another."""
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
@@ -155,6 +161,8 @@ class Ledger:
         """
         if self._write_ahead_log is not None:
             left = list(self._write_ahead_log.left())
+            if interrupted := sum(each.code == INTERRUPTED for each in left):
+                log.warning("requests ended with the process before this one", records=interrupted)
             for start in range(0, len(left), self._max_batch):
                 await self._take_over(left[start : start + self._max_batch])
             self._write_ahead_log.begin()
@@ -183,6 +191,16 @@ class Ledger:
             self._writer.result()
         if self._waiting and self._write_ahead_log is None:
             log.error("usage is lost: the database is away", records=len(self._waiting))
+
+    def begin_request(self, record: UsageRecord) -> None:
+        """Write down the record that a request leaves if this process ends before it.
+
+        :meth:`commit` of a record with the same id takes its place. A disk that does not keep it
+        holds up no request.
+        """
+        if self._write_ahead_log is not None:
+            with suppress(OSError):
+                self._write_ahead_log.begin_request(record)
 
     async def commit(self, record: UsageRecord) -> None:
         """Return when the record is safe.
