@@ -420,6 +420,42 @@ async def test_what_was_written_as_a_request_began_takes_the_place_of_no_record(
     assert sums == [(1, 0)]
 
 
+async def test_no_request_begins_whose_usage_nobody_would_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target would be paid for a reply that ends with 503 and is not charged."""
+    store, journal = Memory(), WriteAheadLog(tmp_path)
+    store.away = True
+    refused = interrupted()
+    async with Ledger(store, journal) as made:
+        monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
+        made.begin_request(interrupted())  # the database may be there
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record())
+        with pytest.raises(StoreUnavailable):
+            made.begin_request(refused)
+        await made.commit(refused)  # a failure is told at once, and kept later
+        monkeypatch.undo()
+        made.begin_request(interrupted())  # the disk has room again
+        store.away = False
+    assert [each.status for each in store.records] == [503, 500]
+    journal.close()
+
+
+async def test_a_database_that_is_back_and_refuses_a_record_lets_requests_begin() -> None:
+    store = Memory()
+    store.away, store.refuses = True, "bad"
+    async with Ledger(store) as made:
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record(request_id="bad"))
+        with pytest.raises(StoreUnavailable):
+            made.begin_request(interrupted())
+        store.away = False
+        with pytest.raises(ValueError, match="no"):
+            await made.commit(record(request_id="bad"))
+        made.begin_request(interrupted())
+
+
 async def test_a_disk_that_takes_no_beginning_holds_up_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ledgerkit import record
-from sqlalchemy import exc, inspect, text
+from sqlalchemy import exc, inspect, make_url, text
 
 from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
 from causerie.errors import StoreUnavailable
@@ -287,3 +287,24 @@ async def test_a_database_that_is_not_there_is_named_as_such_without_its_address
     assert caught.value.status == 503
     assert "hunter2" not in str(caught.value)
     await database.close()
+
+
+async def test_a_server_that_only_reads_is_left_for_one_that_writes(hosted_database: str) -> None:
+    """After a failover a pooled connection may lead to what follows the new server for good."""
+    name = make_url(hosted_database).database
+    operator, database = Database(hosted_database), Database(hosted_database)
+    try:
+        async with operator.writing() as connection:
+            await connection.execute(
+                text(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+            )
+        with pytest.raises(StoreUnavailable):
+            async with database.writing() as connection:
+                await connection.execute(text("CREATE TABLE kept (id int)"))
+        async with operator.writing() as connection:
+            await connection.execute(text(f"ALTER DATABASE {name} RESET ALL"))
+        async with database.writing() as connection:
+            await connection.execute(text("CREATE TABLE kept (id int)"))
+    finally:
+        await operator.close()
+        await database.close()

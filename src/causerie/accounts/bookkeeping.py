@@ -81,7 +81,10 @@ class Bookkeeping:
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write down what the request leaves if this process ends before it: it is not charged."""
+        """Write down what the request leaves if this process ends before it: it is not charged.
+
+        Raises :class:`StoreUnavailable` if its usage could not be recorded.
+        """
         record.id = record.id or record_id()
         self._ledger.begin_request(_interrupted(record, prompt))
 

@@ -39,6 +39,7 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _GATHERED = 0.1
+_FAILED = 500  # and above: not charged
 
 INTERRUPTED = "interrupted"
 """Code of a request whose process ended before it. Such a record never replaces another."""
@@ -195,12 +196,18 @@ class Ledger:
     def begin_request(self, record: UsageRecord) -> None:
         """Write down the record that a request leaves if this process ends before it.
 
-        :meth:`commit` of a record with the same id takes its place. A disk that does not keep it
-        holds up no request.
+        :meth:`commit` of a record with the same id takes its place. Raises
+        :class:`StoreUnavailable` if neither journal nor database would keep that one.
         """
         if self._write_ahead_log is not None:
-            with suppress(OSError):
+            try:
                 self._write_ahead_log.begin_request(record)
+            except OSError:  # whether the disk takes the end is seen then
+                pass
+            else:
+                return
+        if self._away:
+            raise _unsafe()
 
     async def commit(self, record: UsageRecord) -> None:
         """Return when the record is safe.
@@ -209,7 +216,7 @@ class Ledger:
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
         if self.full or self._closing:
-            raise StoreUnavailable("Usage cannot be recorded now. Try again.")
+            raise _unsafe()
         waiting = _Waiting(record)
         if self._write_ahead_log is not None:
             try:
@@ -221,7 +228,9 @@ class Ledger:
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
             self._put(waiting)
-        if not waiting.done:
+        if not waiting.done and not (
+            self._away and record.status >= _FAILED
+        ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
@@ -276,6 +285,7 @@ class Ledger:
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         """Find the record that the database does not take, by trying each alone."""
+        self._away = False
         if len(batch) > 1:
             self._batch = 1
             return
@@ -296,6 +306,10 @@ class Ledger:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
+
+
+def _unsafe() -> StoreUnavailable:
+    return StoreUnavailable("Usage cannot be recorded now. Try again.")
 
 
 def _failed(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:

@@ -147,7 +147,10 @@ class UsageSettlement(Protocol):
     """Settlement of the usage of requests, and its storage."""
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write down that a request with about so many tokens goes to a target."""
+        """Write down that a request with about so many tokens goes to a target.
+
+        Raises :class:`ServiceError` if its usage could not be recorded.
+        """
         ...
 
     async def enter(self, record: Record) -> None:
@@ -192,6 +195,7 @@ class Meter:
         """The request goes to a target now, with about so many tokens of prompt.
 
         If there is a ledger, the request leaves a record even if this process ends before it.
+        Raises :class:`ServiceError` if it would leave none.
         """
         if self.bookkeeping is not None:
             self.bookkeeping.begin_request(record, prompt())

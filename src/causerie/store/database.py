@@ -21,7 +21,7 @@ from typing import Any
 
 import aiosqlite
 import asyncpg
-from sqlalchemy import URL, Connection, event, exc, make_url
+from sqlalchemy import URL, Connection, ExceptionContext, event, exc, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from causerie.errors import StoreUnavailable
@@ -218,7 +218,7 @@ def _pragmas(*, reads_only: bool) -> Iterator[str]:
 def _postgres(
     address: URL, tls: SSLContext | str | None, statement_seconds: float | None
 ) -> AsyncEngine:
-    return create_async_engine(
+    engine = create_async_engine(
         address,
         pool_size=_POSTGRES_CONNECTIONS,
         max_overflow=0,
@@ -230,3 +230,12 @@ def _postgres(
             **({"ssl": tls} if tls is not None else {}),
         },
     )
+    event.listen(engine.sync_engine, "handle_error", _leave_followers)
+    return engine
+
+
+def _leave_followers(context: ExceptionContext) -> None:
+    """Connect anew once a connection only reads: its server may follow another one for good."""
+    failure = context.original_exception.__cause__
+    if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
+        context.is_disconnect = True
