@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import stat
 from contextlib import closing
@@ -308,3 +309,27 @@ async def test_a_server_that_only_reads_is_left_for_one_that_writes(hosted_datab
     finally:
         await operator.close()
         await database.close()
+
+
+async def test_a_file_that_was_removed_is_not_written_to(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    """What is written to it would be gone at the next start; in the journal it is safe."""
+    made_file, away = tmp_path / "causerie.db", tmp_path / "away.db"
+    shutil.copyfile(sqlite_template, made_file)
+    database = Database(f"sqlite:///{made_file}")
+    one = record()
+    await SqlUsage(database).append([one])
+    made_file.rename(away)
+    for block in (database.writing, database.reading):
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            async with block() as connection:
+                await connection.execute(text("SELECT 1"))
+    shutil.copyfile(away, made_file)
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        await SqlUsage(database).append([one])
+    away.rename(made_file)
+    async with database.reading() as connection:
+        await connection.execute(text("SELECT 1"))
+    await SqlUsage(database).append([one])
+    await database.close()
