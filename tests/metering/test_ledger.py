@@ -406,6 +406,39 @@ async def test_a_request_leaves_a_record_even_if_the_process_ends_before_it(
     journal.close()
 
 
+@pytest.mark.parametrize("part_bytes", [1, 2000, 10**6])
+def test_whatever_has_happened_before_a_kill_each_request_has_one_record(
+    tmp_path: Path, part_bytes: int
+) -> None:
+    for seed in range(20):
+        rng, folder = random.Random(seed), tmp_path / str(seed)
+        journal = WriteAheadLog(folder, part_bytes=part_bytes)
+        journal.begin()
+        running: list[UsageRecord] = []
+        ended: dict[str, UsageRecord] = {}
+        kept: dict[str, UsageRecord] = {}  # in the database
+        for _ in range(rng.randrange(60)):
+            match rng.choice(["begin", "begin", "again", "end", "keep"]):
+                case "begin":
+                    running.append(interrupted())
+                    journal.begin_request(running[-1])
+                case "again" if running:
+                    journal.begin_request(rng.choice(running))
+                case "end" if running:
+                    one = structs.replace(running.pop(rng.randrange(len(running))), status=200)
+                    ended[one.id] = one
+                    mark = journal.write(one)
+                case "keep" if ended:
+                    kept = dict(ended)
+                    journal.applied(mark)
+        journal.close()  # its files are as a kill leaves them
+        later = WriteAheadLog(folder)
+        left = {each.id: each for each in later.left()}
+        later.close()
+        assert len(left) == len(later.left())
+        assert left | kept == ended | {each.id: each for each in running}
+
+
 async def test_what_was_written_as_a_request_began_takes_the_place_of_no_record(
     database: Database,
 ) -> None:
