@@ -15,19 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from msgspec import Struct, structs
 
 from causerie.access.account_ports import AccountPorts, FreeAllowance
 from causerie.access.credential import Credential
-from causerie.access.estimate import estimate
+from causerie.access.estimate import Estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import Lease, tell
 from causerie.access.limits import RateLimiter
-from causerie.access.quota import RateScope, Tokens
+from causerie.access.quota import RateScope
 from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
 from causerie.catalog.wildcard import WildcardModel
@@ -202,7 +201,7 @@ class Pipeline:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
-        need = partial(estimate, request, candidates)
+        need = Estimate(request, candidates)
         scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
@@ -242,7 +241,7 @@ class Pipeline:
                     await left
 
     async def _reserve(
-        self, members: AccountPorts, asked: _Asked, model: Entry, need: Callable[[], Tokens]
+        self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         """Hold the estimate against budgets; from then on the request leaves a record."""
         record = asked.record
