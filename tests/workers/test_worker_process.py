@@ -10,8 +10,30 @@ import pytest
 
 from causerie.workers import process
 from causerie.workers.channel import Channel
-from causerie.workers.messages import Message
+from causerie.workers.messages import Beat, Message
 from causerie.workers.process import WorkerHandle
+
+
+async def test_a_worker_that_is_slow_to_start_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a busy machine starts it again and again."""
+    monkeypatch.setattr(process, "_BEAT_SECONDS", 0.01)
+    ours, theirs = socket.socketpair()
+    child = await asyncio.create_subprocess_exec("sleep", "600")
+    handle = WorkerHandle(1, child, ours, lambda *_: None, lambda _: None)
+    beats = asyncio.Semaphore(0)
+    worker = Channel(theirs, lambda *_: beats.release(), lambda: None)
+    ended = asyncio.create_task(handle.ended())
+    async with asyncio.timeout(60):
+        for _ in range(10):
+            await beats.acquire()
+        assert not ended.done()
+        worker.send(Beat())
+        assert await ended == "it has not answered for 0.05 s"
+    child.kill()
+    worker.close()
+    await handle.end()
 
 
 async def test_a_parent_that_was_paused_takes_no_worker_for_silent(

@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 _BEAT_SECONDS = 1.0
 _SILENT_BEATS = 5  # longer than a process waits for the lock of the shared memory
+_START_BEATS = 60  # until it is first heard: a machine may be busy while it is loaded
 _END_SECONDS = 3.0
 
 
@@ -52,6 +53,7 @@ class WorkerHandle:
         self._observed = observed
         self._answers: dict[int, asyncio.Future[PrepareOutcome]] = {}
         self._silent = 0  # beats since it was last heard
+        self._patience = _START_BEATS
         self._gone = asyncio.Event()
         self._channel = Channel(end, self._received, self._lost)
 
@@ -126,8 +128,8 @@ class WorkerHandle:
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await self._gone.wait()
             self._silent += 1  # not by the clock: where this process was paused, nothing was read
-            if self._silent > _SILENT_BEATS:
-                return f"it has not answered for {_SILENT_BEATS * _BEAT_SECONDS:g} s"
+            if self._silent > self._patience:
+                return f"it has not answered for {self._patience * _BEAT_SECONDS:g} s"
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 code = await self._process.wait()
@@ -164,7 +166,7 @@ class WorkerHandle:
                 answer.set_exception(ConnectionError("the worker process has ended"))
 
     def _received(self, message: Message, connection: socket.socket | None) -> None:
-        self._silent = 0
+        self._silent, self._patience = 0, _SILENT_BEATS
         if connection is not None:
             assert isinstance(message, Carried)
             self._carried(connection, message.requests)
