@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from msgspec import Struct, structs
 
 from causerie.access.account_ports import AccountPorts, FreeAllowance
 from causerie.access.credential import Credential
-from causerie.access.estimate import estimate
+from causerie.access.estimate import Estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import Lease, tell
@@ -202,12 +201,12 @@ class Pipeline:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
-        need = partial(estimate, request, candidates)
+        need = Estimate(request, candidates)
         scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
-                record.held = await members.allowances.reserve(caller, model.id, need)
+                await self._reserve(members, asked, model, need)
             contents = _kept(asked) if caller.recorded else None
             execution = self.router.generate(
                 candidates, request, model.hedge_seconds, contents, asked.tried
@@ -240,6 +239,14 @@ class Pipeline:
                 self._settle(lease, execution, model, record)
                 if left is not None:
                     await left
+
+    async def _reserve(
+        self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
+    ) -> None:
+        """Hold the estimate against budgets; from then on the request leaves a record."""
+        record = asked.record
+        record.held = await members.allowances.reserve(asked.caller, model.id, need)
+        self.meter.begin_request(record, lambda: need().input)
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from causerie.access.estimate import estimate
+from causerie.access.estimate import Estimate, estimate
 from causerie.access.quota import Tokens
 from causerie.protocol.bounds import TokenBounds
 from causerie.protocol.candidate import Candidate
@@ -78,3 +78,11 @@ def test_a_length_that_reading_left_behind_says_the_same(second: object) -> None
     read = parse(body, ParsingRules())
     assert (read.characters is None) == (second not in ("abcde", ""))
     assert estimate(read) == estimate(structs.replace(read, characters=None))
+
+
+def test_an_estimate_is_made_once() -> None:
+    """Limits, budgets and the journal ask for it, and tools are written as JSON for it."""
+    made = Estimate(request(Message("user", "abcd")), ())
+    first = made()
+    assert first == estimate(request(Message("user", "abcd")))
+    assert made() is first

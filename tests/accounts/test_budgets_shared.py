@@ -21,6 +21,7 @@ from causerie.accounts.bounds import BudgetPeriod
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.usage import Spent
+from causerie.distributed import replica
 from causerie.distributed.line import ConnectionOptions
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord
@@ -229,6 +230,21 @@ async def test_a_settlement_that_comes_late_is_not_counted_twice(
         assert not await let_in(two)
         last.release()
         assert await let_in(two)
+
+
+async def test_what_is_spent_counts_also_once_the_server_s_clock_was_put_forward(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would come late by that clock, and others would hear of it from the database only."""
+    async with services(valkey, line=QUICK) as place:
+        one, two = await place.budgets(Books()), await place.budgets(Books())
+        assert await let_in(two)
+        ours, hour = replica._now, 3600 * 10**6
+        before = place.replicas[0].waits_until()
+        monkeypatch.setattr(replica, "_now", lambda: ours() - hour)
+        await noticed(lambda: place.replicas[0].waits_until() > before)
+        await spend(one, 10)
+        assert not await let_in(two)
 
 
 async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(

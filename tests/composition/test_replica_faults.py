@@ -18,6 +18,8 @@ from postgres import PostgresServer
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
+from causerie.metering.ledger import INTERRUPTED
+
 CLIENTS, CONCURRENT = 12, 6
 SECONDS = 0.5  # each fault lasts
 
@@ -110,8 +112,12 @@ async def test_no_fault_of_a_part_loses_usage_or_bills_it_twice(
             await replica_faults(at)
         assert at.seen.limited
         await asyncio.gather(*(one.stop() for one in at.replicas))
-        kept = [one async for one in at.office.every_record() if one.status == 200]
+        every = [one async for one in at.office.every_record()]
+        kept = [one for one in every if one.status == 200]
         rows = Counter(one.request_id for one in kept)
         assert set(at.seen.ended) <= set(rows)
         assert set(rows.values()) == {1}
+        interrupted = {one.request_id for one in every if one.code == INTERRUPTED}
+        assert len(at.seen.lost) <= len(interrupted | set(rows) - set(at.seen.ended))
+        assert interrupted.isdisjoint(rows)
         assert sum(one.completion for one in kept) <= at.provider.sent.total()

@@ -16,10 +16,11 @@ from uuid import UUID
 
 import pytest
 from ledgerkit import ledger, record
+from msgspec import structs
 from sqlalchemy import select, text
 
 from causerie.errors import StoreUnavailable
-from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
@@ -371,6 +372,137 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
     journal.close()
     journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == kept
+    journal.close()
+
+
+def interrupted(**changes: object) -> UsageRecord:
+    """A request that has begun."""
+    return record(status=500, code=INTERRUPTED, cost=Decimal(0), completion=0, **changes)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 4096])
+async def test_a_request_leaves_a_record_even_if_the_process_ends_before_it(
+    tmp_path: Path, part_bytes: int
+) -> None:
+    store, journal = Memory(), WriteAheadLog(tmp_path, part_bytes=part_bytes)
+    running, asked_anew, ended = interrupted(), interrupted(), interrupted()
+    async with Ledger(store, journal) as made:
+        for each in (running, ended, asked_anew):
+            made.begin_request(each)
+        asked_anew = structs.replace(asked_anew, model="another")
+        made.begin_request(asked_anew)
+        for one in (structs.replace(ended, status=200), *(record() for _ in range(3))):
+            await made.commit(one)
+    assert len(store.records) == 4
+    journal.close()  # as of a process that was killed: its files stay as they are
+    later, journal = Memory(), WriteAheadLog(tmp_path)
+    async with Ledger(later, journal):
+        left = [each for each in later.records if each.code == INTERRUPTED]
+        assert {each.id: each.model for each in left} == {
+            running.id: "small",
+            asked_anew.id: "another",
+        }
+        assert journal.left() == []
+    journal.close()
+
+
+@pytest.mark.parametrize("part_bytes", [1, 2000, 10**6])
+def test_whatever_has_happened_before_a_kill_each_request_has_one_record(
+    tmp_path: Path, part_bytes: int
+) -> None:
+    for seed in range(20):
+        rng, folder = random.Random(seed), tmp_path / str(seed)
+        journal = WriteAheadLog(folder, part_bytes=part_bytes)
+        journal.begin()
+        running: list[UsageRecord] = []
+        ended: dict[str, UsageRecord] = {}
+        kept: dict[str, UsageRecord] = {}  # in the database
+        for _ in range(rng.randrange(60)):
+            match rng.choice(["begin", "begin", "again", "end", "keep"]):
+                case "begin":
+                    running.append(interrupted())
+                    journal.begin_request(running[-1])
+                case "again" if running:
+                    journal.begin_request(rng.choice(running))
+                case "end" if running:
+                    one = structs.replace(running.pop(rng.randrange(len(running))), status=200)
+                    ended[one.id] = one
+                    mark = journal.write(one)
+                case "keep" if ended:
+                    kept = dict(ended)
+                    journal.applied(mark)
+        journal.close()  # its files are as a kill leaves them
+        later = WriteAheadLog(folder)
+        left = {each.id: each for each in later.left()}
+        later.close()
+        assert len(left) == len(later.left())
+        assert left | kept == ended | {each.id: each for each in running}
+
+
+async def test_what_was_written_as_a_request_began_takes_the_place_of_no_record(
+    database: Database,
+) -> None:
+    """A full disk may have taken the beginning and not the end, which is in the database then."""
+    store, running = SqlUsage(database), interrupted()
+    await store.append([structs.replace(running, status=200, code=None, cost=Decimal(1))])
+    await store.append([running])
+    async with database.reading() as connection:
+        asked = select(usage_records.c.status, usage_records.c.cost)
+        assert (await connection.execute(asked)).all() == [(200, Decimal(1))]
+        sums = (await connection.execute(text("SELECT requests, failed FROM usage_daily"))).all()
+    assert sums == [(1, 0)]
+
+
+async def test_no_request_begins_whose_usage_nobody_would_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target would be paid for a reply that ends with 503 and is not charged."""
+    store, journal = Memory(), WriteAheadLog(tmp_path)
+    store.away = True
+    refused = interrupted()
+    async with Ledger(store, journal) as made:
+        monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
+        made.begin_request(interrupted())  # the database may be there
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record())
+        with pytest.raises(StoreUnavailable):
+            made.begin_request(refused)
+        await made.commit(refused)  # a failure is told at once, and kept later
+        monkeypatch.undo()
+        made.begin_request(interrupted())  # the disk has room again
+        store.away = False
+    assert [each.status for each in store.records] == [503, 500]
+    journal.close()
+
+
+async def test_a_database_that_is_back_and_refuses_a_record_lets_requests_begin() -> None:
+    store = Memory()
+    store.away, store.refuses = True, "bad"
+    async with Ledger(store) as made:
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record(request_id="bad"))
+        with pytest.raises(StoreUnavailable):
+            made.begin_request(interrupted())
+        store.away = False
+        with pytest.raises(ValueError, match="no"):
+            await made.commit(record(request_id="bad"))
+        made.begin_request(interrupted())
+
+
+async def test_a_disk_that_takes_no_beginning_holds_up_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, journal = Memory(), WriteAheadLog(tmp_path, part_bytes=1)
+    running, one = interrupted(), record()
+    async with Ledger(store, journal) as made:
+        made.begin_request(running)
+        with monkeypatch.context() as full:
+            full.setattr("os.write", lambda _file, _line: fails(0))
+            made.begin_request(interrupted())
+            await made.commit(one)
+        assert journal.left() == [running]
+        await made.commit(record())
+    assert len(store.records) == 2
     journal.close()
 
 

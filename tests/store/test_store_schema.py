@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import stat
 from contextlib import closing
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ledgerkit import record
-from sqlalchemy import exc, inspect, text
+from sqlalchemy import exc, inspect, make_url, text
 
 from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
 from causerie.errors import StoreUnavailable
@@ -286,4 +287,49 @@ async def test_a_database_that_is_not_there_is_named_as_such_without_its_address
         await revision(database)
     assert caught.value.status == 503
     assert "hunter2" not in str(caught.value)
+    await database.close()
+
+
+async def test_a_server_that_only_reads_is_left_for_one_that_writes(hosted_database: str) -> None:
+    """After a failover a pooled connection may lead to what follows the new server for good."""
+    name = make_url(hosted_database).database
+    operator, database = Database(hosted_database), Database(hosted_database)
+    try:
+        async with operator.writing() as connection:
+            await connection.execute(
+                text(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+            )
+        with pytest.raises(StoreUnavailable):
+            async with database.writing() as connection:
+                await connection.execute(text("CREATE TABLE kept (id int)"))
+        async with operator.writing() as connection:
+            await connection.execute(text(f"ALTER DATABASE {name} RESET ALL"))
+        async with database.writing() as connection:
+            await connection.execute(text("CREATE TABLE kept (id int)"))
+    finally:
+        await operator.close()
+        await database.close()
+
+
+async def test_a_file_that_was_removed_is_not_written_to(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    """What is written to it would be gone at the next start; in the journal it is safe."""
+    made_file, away = tmp_path / "causerie.db", tmp_path / "away.db"
+    shutil.copyfile(sqlite_template, made_file)
+    database = Database(f"sqlite:///{made_file}")
+    one = record()
+    await SqlUsage(database).append([one])
+    made_file.rename(away)
+    for block in (database.writing, database.reading):
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            async with block() as connection:
+                await connection.execute(text("SELECT 1"))
+    shutil.copyfile(away, made_file)
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        await SqlUsage(database).append([one])
+    away.rename(made_file)
+    async with database.reading() as connection:
+        await connection.execute(text("SELECT 1"))
+    await SqlUsage(database).append([one])
     await database.close()

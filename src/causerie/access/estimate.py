@@ -24,6 +24,23 @@ def estimate(
     return Tokens(prompt_estimate(request), _given(output, candidates) * request.n)
 
 
+class Estimate:
+    """The estimate of one request, made once and only if it is asked for."""
+
+    __slots__ = ("_candidates", "_made", "_request")
+
+    def __init__(self, request: ChatRequest, candidates: Sequence[Candidate]) -> None:
+        self._request = request
+        self._candidates = candidates
+        self._made: Tokens | None = None
+
+    def __call__(self) -> Tokens:
+        """Return the tokens."""
+        if self._made is None:
+            self._made = estimate(self._request, self._candidates)
+        return self._made
+
+
 def _given(output: int, candidates: Sequence[Candidate]) -> int:
     """The most of these tokens that anybody gives; the first one gives all of them as a rule."""
     most = 0

@@ -7,6 +7,7 @@ made safe; only then may its client be told that it has ended.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,9 +21,11 @@ from causerie.accounts.entitlements import Entitlements
 from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.prices import FREE, ModelPrices, is_charged
 from causerie.accounts.recorder import Recorder
-from causerie.errors import StoreUnavailable
-from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.errors import InternalError, StoreUnavailable
+from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.meter import Record
+
+_INTERRUPTED = "The service ended while the request ran."
 
 
 class RequestHold(Struct, frozen=True):
@@ -77,6 +80,14 @@ class Bookkeeping:
         if isinstance(held, RequestHold) and held.reservation is not None:
             held.reservation.release()
 
+    def begin_request(self, record: Record, prompt: int) -> None:
+        """Write down what the request leaves if this process ends before it: it is not charged.
+
+        Raises :class:`StoreUnavailable` if its usage could not be recorded.
+        """
+        record.id = record.id or record_id()
+        self._ledger.begin_request(_interrupted(record, prompt))
+
     async def enter(self, record: Record) -> None:
         """Settle what a request used, and return when its record is safe.
 
@@ -115,11 +126,34 @@ class Bookkeeping:
                 await reservation.settle(cost, tokens)
 
 
+def _interrupted(record: Record, prompt: int) -> UsageRecord:
+    """The record of a request that runs now, as it is kept if it never ends."""
+    return UsageRecord(
+        id=record.id,
+        request_id=record.request_id,
+        at=_now() - _us(time.monotonic() - record.started),
+        project=record.project,
+        key=record.key,
+        user=record.user,
+        door=record.door,
+        model=record.model,
+        stream=record.stream,
+        status=InternalError.status,
+        code=INTERRUPTED,
+        prompt=prompt,
+        estimated=True,
+        reason=_INTERRUPTED,
+        app=record.labels.app,
+        referer=record.labels.referer,
+        tag=record.labels.tag,
+    )
+
+
 def _usage(record: Record, cost: Decimal) -> UsageRecord:
     """The record as it is kept."""
     used = record.used
     return UsageRecord(
-        id=record_id(),
+        id=record.id or record_id(),
         request_id=record.request_id,
         at=_now() - _us(record.duration_seconds),
         project=record.project,

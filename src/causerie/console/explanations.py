@@ -27,6 +27,8 @@ CODES = MappingProxyType(
         "insufficient_budget": "A budget of the key, its person or the project was used up, or "
         "held by requests that were running.",
         "internal_error": "An internal error. The log has more under the request ID.",
+        "interrupted": "The service ended suddenly while the request ran. Nothing is charged; how "
+        "much was delivered is not known.",
         "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
         "invalid_json": "The body is not JSON.",
         "invalid_type": "A field has the wrong type.",

@@ -138,6 +138,7 @@ class Replica:
         return self._tell(former, self._told, self._in_time)
 
     def _in_time(self, reply: Reply) -> None:
+        """Learn the server's time, again and again: its clock may be put forward or back."""
         if isinstance(reply, int):
             self._ahead = reply - _now()
 
@@ -165,6 +166,7 @@ class Replica:
         def answered(reply: Reply) -> None:
             if not reply:
                 raise ConnectionLost
+            self._in_time(reply)
 
         return Command(BEAT, [self.processes], [self.process, life], answered, _nothing)
 

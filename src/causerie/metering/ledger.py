@@ -9,6 +9,9 @@ charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
+
+With a journal a request is written down when it begins, too. If this process ends in the middle of
+it (a crash, `kill -9`), the next one with the same journal keeps that as its record.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _GATHERED = 0.1
+_FAILED = 500  # and above: not charged
+
+INTERRUPTED = "interrupted"
+"""Code of a request whose process ended before it. Such a record never replaces another."""
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
@@ -155,6 +162,8 @@ class Ledger:
         """
         if self._write_ahead_log is not None:
             left = list(self._write_ahead_log.left())
+            if interrupted := sum(each.code == INTERRUPTED for each in left):
+                log.warning("requests ended with the process before this one", records=interrupted)
             for start in range(0, len(left), self._max_batch):
                 await self._take_over(left[start : start + self._max_batch])
             self._write_ahead_log.begin()
@@ -184,6 +193,22 @@ class Ledger:
         if self._waiting and self._write_ahead_log is None:
             log.error("usage is lost: the database is away", records=len(self._waiting))
 
+    def begin_request(self, record: UsageRecord) -> None:
+        """Write down the record that a request leaves if this process ends before it.
+
+        :meth:`commit` of a record with the same id takes its place. Raises
+        :class:`StoreUnavailable` if neither journal nor database would keep that one.
+        """
+        if self._write_ahead_log is not None:
+            try:
+                self._write_ahead_log.begin_request(record)
+            except OSError:  # whether the disk takes the end is seen then
+                pass
+            else:
+                return
+        if self._away:
+            raise _unsafe()
+
     async def commit(self, record: UsageRecord) -> None:
         """Return when the record is safe.
 
@@ -191,7 +216,7 @@ class Ledger:
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
         if self.full or self._closing:
-            raise StoreUnavailable("Usage cannot be recorded now. Try again.")
+            raise _unsafe()
         waiting = _Waiting(record)
         if self._write_ahead_log is not None:
             try:
@@ -203,7 +228,9 @@ class Ledger:
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
             self._put(waiting)
-        if not waiting.done:
+        if not waiting.done and not (
+            self._away and record.status >= _FAILED
+        ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
@@ -258,6 +285,7 @@ class Ledger:
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         """Find the record that the database does not take, by trying each alone."""
+        self._away = False
         if len(batch) > 1:
             self._batch = 1
             return
@@ -278,6 +306,10 @@ class Ledger:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
+
+
+def _unsafe() -> StoreUnavailable:
+    return StoreUnavailable("Usage cannot be recorded now. Try again.")
 
 
 def _failed(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:

@@ -7,7 +7,7 @@ to every sink. Times are in seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from typing import Protocol
 
@@ -84,6 +84,7 @@ class Record(Struct):
     cost: Decimal = _FREE  # what its tokens cost, at the prices when it began
     cache_miss: str = ""  # why less of the prompt was cached than the turn before had computed
     asked: str = ""  # the name that was asked for, where no model was chosen: words of the client
+    id: str = ""  # of its row in the books, where it was written down as it began
 
     def refused_model(self, name: str) -> None:
         """No model was chosen for this name; keep it, bounded and in printable characters."""
@@ -145,6 +146,13 @@ class RecordSink(Protocol):
 class UsageSettlement(Protocol):
     """Settlement of the usage of requests, and its storage."""
 
+    def begin_request(self, record: Record, prompt: int) -> None:
+        """Write down that a request with about so many tokens goes to a target.
+
+        Raises :class:`ServiceError` if its usage could not be recorded.
+        """
+        ...
+
     async def enter(self, record: Record) -> None:
         """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
         ...
@@ -182,6 +190,15 @@ class Meter:
             user=caller.user,
             labels=labels,
         )
+
+    def begin_request(self, record: Record, prompt: Callable[[], int]) -> None:
+        """The request goes to a target now, with about so many tokens of prompt.
+
+        If there is a ledger, the request leaves a record even if this process ends before it.
+        Raises :class:`ServiceError` if it would leave none.
+        """
+        if self.bookkeeping is not None:
+            self.bookkeeping.begin_request(record, prompt())
 
     def write(self, record: Record) -> Awaitable[None] | None:
         """The request has ended. If there is a ledger, the record is safe when the result has been

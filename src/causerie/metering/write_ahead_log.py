@@ -6,6 +6,9 @@ disk; writers that wait meanwhile share one wait. A line is a checksum and a
 record as JSON; what a crash cut off fails its checksum, was never called safe
 and is passed over.
 
+A request that begins has a line too, marked as such: the record that it leaves if this process
+ends before it. Its record at its end takes the place of that one, by its id.
+
 One process a folder: a lock holds it.
 """
 
@@ -29,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 _PART_BYTES = 4 * 1024 * 1024
 _SUFFIX = ".journal"
+_RUNNING = b"running "  # no checksum: versions that do not know these lines pass over them
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(UsageRecord).decode
 
@@ -61,13 +65,28 @@ class WriteAheadLog:
         self._flushing = asyncio.Lock()
         self._file: int | None = None
         self._full: list[int] = []  # files that are full and still to be flushed
+        self._running: dict[str, bytes] = {}  # the lines of requests that run, by their ids
         self._written = 0
+        self._turns_at = 0  # size of the file with which the next one is started
         self._number = 0
         self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
     def left(self) -> Sequence[UsageRecord]:
-        """Return the records that an earlier process wrote and the database may not have."""
-        return [record for part in self._found() for record in _read(part)]
+        """Return the records that an earlier process wrote and the database may not have.
+
+        The last are those of requests that ended with it.
+        """
+        ended: list[UsageRecord] = []
+        running: dict[str, UsageRecord] = {}
+        for part in self._found():
+            for record, ends in _read(part):
+                if ends:
+                    ended.append(record)
+                else:
+                    running[record.id] = record
+        for record in ended:
+            running.pop(record.id, None)
+        return [*ended, *running.values()]
 
     def begin(self) -> None:
         """Forget what was left, and begin a file of our own."""
@@ -75,21 +94,37 @@ class WriteAheadLog:
             part.unlink()
         self._next_part()
 
+    def begin_request(self, record: UsageRecord) -> None:
+        """Append the record of a request that begins, for the case that this process ends first.
+
+        One that begins anew takes the place of what it was. Raises :class:`OSError`.
+        """
+        line = _RUNNING + _line(record)
+        self._append(line)
+        self._running[record.id] = line
+
     def write(self, record: UsageRecord) -> int:
-        """Append a record; gives its mark. Raises :class:`OSError`."""
+        """Append the record of a request that has ended, and return its mark.
+
+        Raises :class:`OSError`.
+        """
+        self._running.pop(record.id, None)
+        self._append(_line(record))
+        self._mark += 1
+        if self._written >= self._turns_at:
+            self._turns_at = self._written + self._part_bytes
+            with suppress(OSError):  # this one goes on until there can be another
+                self._next_part()
+        return self._mark
+
+    def _append(self, line: bytes) -> None:
         if self._file is None:
             raise OSError("the journal is not open")
-        line = _line(record)
         written = os.write(self._file, line)
         if written != len(line):  # a full disk: the next line must not stand behind a piece
             os.ftruncate(self._file, self._written)
             raise OSError("the disk takes no more")
-        self._mark += 1
         self._written += written
-        if self._written >= self._part_bytes:
-            with suppress(OSError):  # this one goes on until there can be another
-                self._next_part()
-        return self._mark
 
     async def flushed(self, mark: int) -> None:
         """Return when everything up to this mark is safe; raises :class:`OSError`."""
@@ -134,9 +169,10 @@ class WriteAheadLog:
         self._lock.release()
 
     def _next_part(self) -> None:
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        file = os.open(self._part(self._number + 1), flags, 0o600)
-        full, self._file, self._written = self._file, file, 0
+        """Start a file with the lines of all requests that run: those before it may be removed."""
+        file, written = _started(self._part(self._number + 1), b"".join(self._running.values()))
+        full, self._file, self._written = self._file, file, written
+        self._turns_at = written + self._part_bytes
         if full is not None:
             self._parts.append((self._mark, self._part(self._number)))
             self._full.append(full)
@@ -156,6 +192,20 @@ def _line(record: UsageRecord) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 
+def _started(part: Path, content: bytes) -> tuple[int, int]:
+    """Return a new file with this content, and its size; raises :class:`OSError`, without one."""
+    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        written = os.write(file, content) if content else 0
+        if written != len(content):
+            raise OSError("the disk takes no more")
+    except OSError:
+        os.close(file)
+        part.unlink()
+        raise
+    return file, written
+
+
 def _close(file: int) -> None:
     with suppress(OSError):  # what it says of data is told where that has to be safe
         os.close(file)
@@ -168,11 +218,12 @@ def _flush(file: int) -> None:
         os.close(file)
 
 
-def _read(part: Path) -> Iterator[UsageRecord]:
+def _read(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
+    """Yield the records of a file, each with whether its request has ended."""
     lines = part.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
-        checksum, _, data = line.partition(b" ")
+        checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")
         if checksum == b"%08x" % zlib.crc32(data):
-            yield _decode(data)
+            yield _decode(data), not line.startswith(_RUNNING)
         else:
             log.warning("a line of the usage journal is damaged", file=part.name)

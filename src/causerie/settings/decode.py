@@ -10,9 +10,11 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec.structs import FieldInfo
 
 from causerie.settings.lines import Path
 from causerie.settings.problems import Problem, dotted
@@ -27,6 +29,12 @@ _RENAMED = {
 }
 """Keys of earlier versions, by the tables that they stood in, and what they are called now."""
 _USER = re.compile(r"//[^/\s]*@")
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
+    """Return the fields by name; reading them evaluates all annotations anew."""
+    return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
 class SettingsDecoder:
@@ -47,7 +55,7 @@ class SettingsDecoder:
         if not isinstance(value, Mapping):
             self._wrong(path, f"is {shown(value)}; it takes a table")
             return cast(S, self._stand_in(kind))
-        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        fields = _fields(kind)
         for key in value:
             if key not in fields:
                 self._unknown(path, str(key), value, list(fields))
@@ -67,7 +75,7 @@ class SettingsDecoder:
         """Return a value of the type; no two texts are the same."""
         bare = plain(alone(kind))
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-            required = [field for field in msgspec.structs.fields(bare) if field.required]
+            required = [field for field in _fields(bare).values() if field.required]
             return bare(**{field.name: self._stand_in(field.type) for field in required})
         if get_origin(bare) is Literal:
             return get_args(bare)[0]

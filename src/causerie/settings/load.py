@@ -273,12 +273,15 @@ def _only_default_doors(doors: object) -> bool:
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     """Add what does not come from the file to what does."""
+    filed: dict[KeyPath, Mapping[str, int]] = {}
     for entry in entries:
         section, label = entry.section, NAMES[entry.section]
         default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
         path = PATHS[section]
         tables = _tables(layers, path, default)
-        index = _filed(layers, path, label, entry.name)
+        if path not in filed:
+            filed[path] = _filed(tables, label)
+        index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
             kind = (
@@ -300,12 +303,10 @@ def _tables(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
     return found
 
 
-def _filed(layers: _Layers, path: KeyPath, label: str, name: str) -> int | None:
-    """Return the index of the table of this name that no entry has brought."""
-    for index, table in enumerate(_tables(layers, path, [])):
-        if table.get(label) == name and (*path, index) not in layers.origins:
-            return index
-    return None
+def _filed(tables: Sequence[Mapping[str, Any]], label: str) -> Mapping[str, int]:
+    """Return the indexes of tables by name, the first of each; call it before entries are added."""
+    last_first = reversed(list(enumerate(tables)))
+    return {name: index for index, table in last_first if isinstance(name := table.get(label), str)}
 
 
 def _put_known(values: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import aiosqlite
 import asyncpg
-from sqlalchemy import URL, Connection, event, exc, make_url
+from sqlalchemy import URL, Connection, ExceptionContext, event, exc, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from causerie.errors import StoreUnavailable
@@ -53,6 +53,10 @@ _NOT_THERE = (
 _OTHERWISE = (
     "The database does not do what this version of the program asks: a newer one has changed its "
     "tables, or the database's user lacks a right."
+)
+_ANOTHER_FILE = (
+    "The file of the database was removed or replaced while it is in use. Put it back, or restart "
+    "the service."
 )
 
 
@@ -164,6 +168,7 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
     file = Path(address.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)  # digests and two-factor secrets are nobody else's to read
+    identity = _identity(file)
     engine = create_async_engine(
         address,
         pool_size=connections,
@@ -182,11 +187,31 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
             cursor.execute(f"PRAGMA {line}")
         cursor.close()
 
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def connect(*_: object) -> None:  # it would make an empty file
+        _expect(file, identity)
+
     @event.listens_for(engine.sync_engine, "begin")
     def begin_transaction(connection: Connection) -> None:
+        _expect(file, identity)
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """What tells a file from another of its name; ``None`` without one."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _expect(file: Path, identity: tuple[int, int] | None) -> None:
+    """Raise :class:`StoreUnavailable` if this is not the file any more: what is written is lost."""
+    if _identity(file) != identity:
+        raise StoreUnavailable(_ANOTHER_FILE)
 
 
 async def _with_a_log(driver: aiosqlite.Connection) -> None:
@@ -218,7 +243,7 @@ def _pragmas(*, reads_only: bool) -> Iterator[str]:
 def _postgres(
     address: URL, tls: SSLContext | str | None, statement_seconds: float | None
 ) -> AsyncEngine:
-    return create_async_engine(
+    engine = create_async_engine(
         address,
         pool_size=_POSTGRES_CONNECTIONS,
         max_overflow=0,
@@ -230,3 +255,12 @@ def _postgres(
             **({"ssl": tls} if tls is not None else {}),
         },
     )
+    event.listen(engine.sync_engine, "handle_error", _leave_followers)
+    return engine
+
+
+def _leave_followers(context: ExceptionContext) -> None:
+    """Connect anew once a connection only reads: its server may follow another one for good."""
+    failure = context.original_exception.__cause__
+    if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
+        context.is_disconnect = True

@@ -2,7 +2,7 @@
 
 A record whose id is there already changes nothing, neither its row nor a sum; but one of a
 failure takes the place of what it was before: the answer to that commit was lost, and whoever
-waited for it was told so.
+waited for it was told so. What was only written when a request began is no such failure.
 Rows of sums are raised in one order by everybody, so that processes that write
 at once wait for each other instead of locking each other out.
 """
@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.prices import is_charged
-from causerie.metering.ledger import UsageRecord
+from causerie.metering.ledger import INTERRUPTED, UsageRecord
 from causerie.store.database import Database
 from causerie.store.latency import bucket_of
 from causerie.store.tables import (
@@ -117,7 +117,7 @@ class SqlUsage:
         async with self._database.writing() as connection:
             kept = set((await connection.execute(self._records, rows)).scalars())
             changes = [(unique[id], 1) for id in kept]
-            failed = [one for one in unique.values() if one.status >= 500 and one.id not in kept]
+            failed = [one for one in unique.values() if _is_told(one) and one.id not in kept]
             if failed:
                 changes += await self._corrected(connection, failed)
             await self._add_up(connection, changes)
@@ -148,6 +148,11 @@ class SqlUsage:
             await connection.execute(statement, _by_place(changes, span, places))
         if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
+
+
+def _is_told(record: UsageRecord) -> bool:
+    """Return true if a client was told of a failure, or would have been."""
+    return record.status >= 500 and record.code != INTERRUPTED
 
 
 def _by_place(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -27,8 +26,8 @@ from causerie.workers.shared_memory import SharedMemory
 log = structlog.get_logger(__name__)
 
 _BEAT_SECONDS = 1.0
-_SILENT_SECONDS = 5.0  # longer than a process waits for the lock of the shared memory
-_START_SECONDS = 120.0  # what it imports and makes ready answers nothing, and a machine may be busy
+_SILENT_BEATS = 5  # longer than a process waits for the lock of the shared memory
+_START_BEATS = 120  # until it is ready: a machine may be busy while it is loaded
 _END_SECONDS = 3.0
 
 
@@ -53,7 +52,7 @@ class WorkerHandle:
         self._carried = carried
         self._observed = observed
         self._answers: dict[int, asyncio.Future[PrepareOutcome]] = {}
-        self._heard = time.monotonic()
+        self._silent = 0  # beats since it was last heard
         self._gone = asyncio.Event()
         self._channel = Channel(end, self._received, self._lost)
 
@@ -127,9 +126,10 @@ class WorkerHandle:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await self._gone.wait()
-            patience = _SILENT_SECONDS if self.ready else _START_SECONDS
-            if time.monotonic() - self._heard > patience:
-                return f"it has not answered for {patience:g} s"
+            self._silent += 1  # not by the clock: where this process was paused, nothing was read
+            most = _SILENT_BEATS if self.ready else _START_BEATS
+            if self._silent > most:
+                return f"it has not answered for {most * _BEAT_SECONDS:g} s"
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 code = await self._process.wait()
@@ -166,7 +166,7 @@ class WorkerHandle:
                 answer.set_exception(ConnectionError("the worker process has ended"))
 
     def _received(self, message: Message, connection: socket.socket | None) -> None:
-        self._heard = time.monotonic()
+        self._silent = 0
         if connection is not None:
             assert isinstance(message, Carried)
             self._carried(connection, message.requests)
