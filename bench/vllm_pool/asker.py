@@ -35,6 +35,9 @@ async def ask(
         "max_tokens": most,
         "ignore_eos": True,
         "temperature": 0.8,
+        "top_k": 40,
+        "top_p": 0.95,
+        "min_p": 0.05,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
