@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,51 +16,54 @@ from causerie.workers.messages import Message
 from causerie.workers.process import WorkerHandle
 
 
-async def test_a_worker_that_is_slow_to_start_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else a busy machine starts it again and again."""
+@pytest.fixture(autouse=True)
+def _quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_BEAT_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def watched(
+    beat: Callable[[Message, Channel], None],
+) -> AsyncIterator[tuple[WorkerHandle, asyncio.Task[str]]]:
+    """A process whose end of the channel is ``beat``, and the parent's wait for its end."""
     ours, theirs = socket.socketpair()
     child = await asyncio.create_subprocess_exec("sleep", "600")
     handle = WorkerHandle(1, child, ours, lambda *_: None, lambda _: None)
-    beats = asyncio.Semaphore(0)
-    worker = Channel(theirs, lambda *_: beats.release(), lambda: None)
+    worker = Channel(theirs, lambda message, _: beat(message, worker), lambda: None)
     ended = asyncio.create_task(handle.ended())
-    async with asyncio.timeout(60):
+    try:
+        async with asyncio.timeout(60):
+            yield handle, ended
+    finally:
+        handle.kill()
+        worker.close()
+        await ended
+        await handle.end()
+
+
+async def test_a_worker_that_is_slow_to_start_is_waited_for() -> None:
+    """Else a busy machine starts it again and again."""
+    beats = asyncio.Semaphore(0)
+    async with watched(lambda *_: beats.release()) as (handle, ended):
         for _ in range(10):
             await beats.acquire()
         assert not ended.done()
         handle.ready = True
         assert await ended == "it has not answered for 0.05 s"
-    child.kill()
-    worker.close()
-    await handle.end()
 
 
-async def test_a_parent_that_was_paused_takes_no_worker_for_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_parent_that_was_paused_takes_no_worker_for_silent() -> None:
     """It reads nothing meanwhile, and its clock goes on."""
-    monkeypatch.setattr(process, "_BEAT_SECONDS", 0.01)
-    ours, theirs = socket.socketpair()
-    child = await asyncio.create_subprocess_exec("sleep", "600")
-    handle = WorkerHandle(1, child, ours, lambda *_: None, lambda _: None)
     beats = asyncio.Semaphore(0)
 
-    def answer(message: Message, _: socket.socket | None) -> None:
+    def answer(message: Message, worker: Channel) -> None:
         asyncio.get_running_loop().call_later(0.001, worker.send, message)
         beats.release()
 
-    worker = Channel(theirs, answer, lambda: None)
-    ended = asyncio.create_task(handle.ended())
-    await beats.acquire()
-    time.sleep(0.2)  # noqa: ASYNC251 - before an answer; nothing in this process goes on
-    async with asyncio.timeout(60):
+    async with watched(answer) as (handle, ended):
+        handle.ready = True
+        await beats.acquire()
+        time.sleep(0.2)  # noqa: ASYNC251 - before an answer; nothing in this process goes on
         for _ in range(20):
             await beats.acquire()
-    assert not ended.done()
-    child.kill()
-    worker.close()
-    assert await ended == "it ended with the signal 9"
-    await handle.end()
+        assert not ended.done()
