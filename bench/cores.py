@@ -25,36 +25,13 @@ from urllib.request import urlopen
 
 from gateway.contestant import Contestant, process
 from gateway.measure import Load, Result
-from gateway.ours import new_key
+from gateway.ours import ALIAS, PROVIDER, SERVER, new_key
 from service import free_port
 
 BAR = 0.9  # of the rate of one process, for each worker
 CONNECTIONS = 64  # for each worker
 METRIC = "causerie_workers "
 KINDS = {"requests": "plain", "streamed chunks": "stream-2000-0-4"}
-CONFIG = """
-[server]
-keys = ["{digest}"]
-workers = {workers}
-
-[[doors]]
-name = "gateway"
-kind = "gateway"
-"""
-PROVIDER = """
-[[providers]]
-name = "mock{number}"
-base_url = "{mock}/v1"
-dialect = "vllm"
-"""
-ALIAS = """
-[[aliases]]
-id = "{kind}-{number}"
-targets = [{{ provider = "mock{number}", model = "{kind}" }}]
-[aliases.limits]
-requests_per_minute = 1000000000
-concurrent = 1000000
-"""
 
 
 @dataclass(frozen=True)
@@ -99,10 +76,12 @@ def service(
     """The service with so many workers, each with a core."""
     folder.mkdir()
     port, (key, digest) = free_port(), new_key()
-    text = CONFIG.format(digest=digest, workers=workers)
+    text = SERVER.format(digest=digest, server=f"workers = {workers}")
     for number, mock in enumerate(addresses):
-        text += PROVIDER.format(number=number, mock=mock)
-        text += "".join(ALIAS.format(kind=kind, number=number) for kind in KINDS.values())
+        provider = f"mock{number}"
+        text += PROVIDER.format(name=provider, mock=mock)
+        for kind in KINDS.values():
+            text += ALIAS.format(id=f"{kind}-{number}", provider=provider, model=kind)
     config = folder / "causerie.toml"
     config.write_text(text)
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]

@@ -11,8 +11,8 @@ ones, whose events tell what they evict.
 
 With ``--model FOLDER`` the same choice is asked of real servers: ``--servers`` of them started here
 of ``--vllm PROGRAM``, or those at ``--addresses URL...``, each on a host of its own with
-``kv_events`` at its ports. ``--random-weights`` needs no more of the model than its configuration
-and its tokenizer.
+``kv_events`` at its ports. Started servers share the first device. With ``--random-weights`` the
+folder needs a configuration, a tokenizer and any `.safetensors` file, which is not read.
 """
 
 from __future__ import annotations

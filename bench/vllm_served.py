@@ -5,7 +5,8 @@ a second and the time to the first token, and what the service's share of vLLM's
 
     make bench BENCH=bench/vllm_served.py ARGS="--model FOLDER --vllm /opt/vllm/bin/vllm"
 
-With ``--random-weights`` the folder needs no more than a configuration and a tokenizer.
+With ``--random-weights`` the folder needs a configuration, a tokenizer and any `.safetensors` file,
+which is not read.
 """
 
 from __future__ import annotations

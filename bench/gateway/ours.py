@@ -17,7 +17,7 @@ from gateway.contestant import Contestant, process
 
 # `m` stands for the mock's models; what it sends is ours already under `plain` and `stream-…`,
 # and has to be rewritten under `think-…`.
-CONFIG = """
+SERVER = """
 [server]
 keys = ["{digest}"]
 {server}
@@ -25,16 +25,17 @@ keys = ["{digest}"]
 [[doors]]
 name = "gateway"
 kind = "gateway"
-
+"""
+PROVIDER = """
 [[providers]]
-name = "mock"
+name = "{name}"
 base_url = "{mock}/v1"
-dialect = "{dialect}"
+dialect = "vllm"
 """
 ALIAS = """
 [[aliases]]
-id = "{model}"
-targets = [{{ provider = "mock", model = "{model}" }}]
+id = "{id}"
+targets = [{{ provider = "{provider}", model = "{model}" }}]
 [aliases.limits]
 requests_per_minute = 1000000000
 tokens_per_minute = 1000000000000
@@ -60,9 +61,9 @@ def ours(
     port = free_port()
     key, digest = new_key()
     config = folder / "causerie.toml"
-    aliases = "".join(ALIAS.format(model=model) for model in models)
+    aliases = "".join(ALIAS.format(id=each, provider="mock", model=each) for each in models)
     server = f"workers = {workers}\nbusy_poll_seconds = 0" if workers else ""
-    head = CONFIG.format(digest=digest, server=server, mock=mock, dialect="vllm")
+    head = SERVER.format(digest=digest, server=server) + PROVIDER.format(name="mock", mock=mock)
     config.write_text(head + aliases)
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
     root = f"http://127.0.0.1:{port}"

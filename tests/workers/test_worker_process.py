@@ -63,7 +63,7 @@ async def test_a_parent_that_was_paused_takes_no_worker_for_silent() -> None:
     async with watched(answer) as (handle, ended):
         handle.ready = True
         await beats.acquire()
-        time.sleep(0.2)  # noqa: ASYNC251 - before an answer; nothing in this process goes on
+        time.sleep(0.2)  # noqa: ASYNC251 - the pause: the event loop must not go on either
         for _ in range(20):
             await beats.acquire()
         assert not ended.done()

@@ -200,7 +200,7 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """What tells a file from another of its name; ``None`` without one."""
+    """Return the numbers of the device and the inode of a file; ``None`` without one."""
     try:
         found = file.stat()
     except FileNotFoundError:
