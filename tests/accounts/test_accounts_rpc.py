@@ -88,7 +88,7 @@ class Worker:
 
     def tell(self, data: bytes) -> None:
         """Nobody waits."""
-        self._begun(data)
+        self.session.tell(data)
 
     def _begun(self, data: bytes) -> asyncio.Task[bytes]:
         task = asyncio.get_running_loop().create_task(self.session.answer(data))

@@ -1,5 +1,7 @@
 """Questions of worker processes about accounts, and the answers of the process that has them.
 
+A notice has no answer.
+
 They are encoded as MessagePack. ``request`` is a number that a worker gives to one request; it
 uses none twice.
 """
@@ -50,7 +52,7 @@ class TakeLimits(Message, frozen=True):
 
 
 class EndLimits(Message, frozen=True):
-    """Give the limits back; ``undone``: as if nothing had been taken. It has no answer."""
+    """Give the limits back; ``undone``: as if nothing had been taken."""
 
     request: int
     input: int = 0
@@ -73,7 +75,7 @@ class BeginRequest(Message, frozen=True):
 
 
 class ReleaseBudgets(Message, frozen=True):
-    """Give back what the request holds, since it asks for another model. It has no answer."""
+    """Give back what the request holds, since it asks for another model."""
 
     request: int
 
@@ -170,15 +172,17 @@ _KINDS: Mapping[str, type[ServiceError]] = {
     )
 }
 
-Question = Authenticate | TakeLimits | EndLimits | BeginRequest | ReleaseBudgets | RecordUsage
+Question = Authenticate | TakeLimits | BeginRequest | RecordUsage
+Notice = EndLimits | ReleaseBudgets
 Answer = Authenticated | LimitsTaken | Done | Recorded | Failed
 
+_notices: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encoded(message: Question | Answer) -> bytes:
+def encoded(message: Question | Notice | Answer) -> bytes:
     """Return a message as bytes."""
     return _encoder.encode(message)
 
@@ -186,6 +190,11 @@ def encoded(message: Question | Answer) -> bytes:
 def question(data: bytes) -> Question:
     """Return the question that these bytes are."""
     return _questions.decode(data)
+
+
+def notice(data: bytes) -> Notice:
+    """Return the notice that these bytes are."""
+    return _notices.decode(data)
 
 
 def answer(data: bytes) -> Answer:

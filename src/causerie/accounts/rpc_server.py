@@ -70,7 +70,7 @@ class AccountsSession:
         self._asking: dict[int, asyncio.Task[object]] = {}  # by request
 
     async def answer(self, data: bytes) -> bytes:
-        """Answer one question; nobody reads the answer of those that have none."""
+        """Answer one question."""
         found: messages.Answer
         try:
             found = await self._answer(messages.question(data))
@@ -81,6 +81,22 @@ class AccountsSession:
             log.exception("a question about accounts failed")
             found = messages.Failed.of(InternalError("The service failed at this request."))
         return messages.encoded(found)
+
+    def tell(self, data: bytes) -> None:
+        """Give back what a request holds, or what it was asking for."""
+        notice = messages.notice(data)
+        asking = self._asking.get(notice.request)
+        if asking is not None:
+            asking.cancel()  # so it gets nothing
+        elif isinstance(notice, messages.ReleaseBudgets):
+            running = self._running.pop(notice.request)
+            self._bookkeeping.release(running.hold)
+        elif (taken := self._taken.pop(notice.request, None)) is None:
+            pass  # they were refused
+        elif notice.undone:
+            taken.lease.undo()
+        else:
+            taken.lease.release(notice.input, notice.output)
 
     async def close(self) -> None:
         """The worker has ended: give back what its requests hold, and record them.
@@ -109,11 +125,6 @@ class AccountsSession:
                 return await self._begin(question)
             case messages.RecordUsage():
                 return await self._record(question)
-            case messages.EndLimits():
-                await self._end_limits(question)
-            case messages.ReleaseBudgets():
-                await self._release(question)
-        return messages.Done()
 
     async def _authenticated(self, question: messages.Authenticate) -> messages.Answer:
         caller = await self._caller(question.door, question.credential)
@@ -137,16 +148,6 @@ class AccountsSession:
         self._taken[question.request] = _Limits(lease, question.tokens)
         return messages.LimitsTaken(lease.limit_statuses())
 
-    async def _end_limits(self, question: messages.EndLimits) -> None:
-        await self._stop_asking(question.request)
-        taken = self._taken.pop(question.request, None)
-        if taken is None:
-            return
-        if question.undone:
-            taken.lease.undo()
-        else:
-            taken.lease.release(question.input, question.output)
-
     async def _begin(self, question: messages.BeginRequest) -> messages.Answer:
         usage, credential = question.usage, question.credential
         with self._asked(question.request):
@@ -157,12 +158,6 @@ class AccountsSession:
         self._running[question.request] = _Running(hold, usage)
         self._bookkeeping.write_down(usage)
         return messages.Done()
-
-    async def _release(self, question: messages.ReleaseBudgets) -> None:
-        await self._stop_asking(question.request)
-        running = self._running.pop(question.request, None)
-        if running is not None:
-            self._bookkeeping.release(running.hold)
 
     async def _record(self, question: messages.RecordUsage) -> messages.Answer:
         await self._stop_asking(question.request)

@@ -42,6 +42,10 @@ class Session(Protocol):
         """Return the answer; never fails. It may be cancelled."""
         ...
 
+    def tell(self, data: bytes) -> None:
+        """Take what has no answer."""
+        ...
+
     async def close(self) -> None:
         """The process has ended: give back what it had asked for."""
         ...
@@ -194,10 +198,16 @@ class WorkerHandle:
         if self._session is not None:
             await self._session.close()
 
+    def _asked(self, session: Session, question: Question) -> None:
+        if not question.number:
+            session.tell(question.body)
+            return
+        task = self._loop.create_task(self._answer(session, question))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
     async def _answer(self, session: Session, question: Question) -> None:
-        body = await session.answer(question.body)
-        if question.number:
-            self._channel.send(Answer(question.number, body))
+        self._channel.send(Answer(question.number, await session.answer(question.body)))
 
     def _lost(self) -> None:
         """Nothing comes from it any more."""
@@ -213,9 +223,7 @@ class WorkerHandle:
             self._listeners.carried(connection, message.requests)
         elif isinstance(message, Question):
             assert self._session is not None
-            task = self._loop.create_task(self._answer(self._session, message))
-            self._questions.add(task)
-            task.add_done_callback(self._questions.discard)
+            self._asked(self._session, message)
         elif isinstance(message, Observed):
             self._listeners.observed(message)
         elif isinstance(message, PrepareOutcome):
