@@ -3,9 +3,11 @@
 Two services before one mock upstream, one core each in turns: one with keys off,
 one whose door takes keys of accounts, with limits and budgets on key and project
 and every request in the ledger before its end is told. Sixteen clients read
-streams of ten tokens, 5 ms apart.
+streams of ten tokens, 5 ms apart. With ``--workers`` a third service is the second
+with worker processes, all on that core, and the share of its parent is printed.
 
     make bench BENCH=bench/accounts.py
+    make bench BENCH=bench/accounts.py ARGS="--workers 2"
     make bench BENCH=bench/accounts.py ARGS="--journal sync"
 """
 
@@ -17,7 +19,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
@@ -33,6 +36,8 @@ from causerie.accounts.people import SYSTEM
 STREAM = "stream-10-5000-1"
 BAR = 0.3  # ms
 CONFIG = """
+[server]
+workers = {workers}
 [store]
 folder = "{data}"
 journal = "{journal}"
@@ -64,17 +69,32 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--journal", default="write", choices=["write", "sync", "off"])
+    parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     available = sorted(os.sched_getaffinity(0))
     cores = (available[0], available[-1])
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _mock(Path(folder), cores[1]) as mock,
-        _service(Path(folder), mock, "off", options.journal, cores[0]) as open_to_all,
-        _service(Path(folder), mock, "accounts", options.journal, cores[0]) as hosted,
-    ):
-        found = _measured([open_to_all, hosted], options, cores[1])
+    ways = [_Way("off", "off"), _Way("accounts", "accounts")]
+    if options.workers:
+        ways.append(_Way("workers", "accounts", options.workers))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        mock = stack.enter_context(_mock(folder, cores[1]))
+        services = [_service(folder, mock, way, options.journal, cores[0]) for way in ways]
+        contestants = [stack.enter_context(service) for service in services]
+        found = _measured(contestants, options, cores[1])
+        for each in contestants[2:]:
+            share = each.root_cpu_seconds() / each.cpu_seconds()
+            print(f"the parent of the workers takes {share:.2f} of the processor time")
     return _judged(found, options.journal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A contestant: its name, what its door takes for keys, and how many processes answer."""
+
+    name: str
+    keys: str
+    workers: int = 1
 
 
 def _measured(
@@ -114,20 +134,21 @@ def _mock(folder: Path, core: int) -> Iterator[str]:
 
 
 @contextmanager
-def _service(folder: Path, mock: str, keys: str, journal: str, core: int) -> Iterator[Contestant]:
-    port, data, config = free_port(), folder / f"data-{keys}", folder / f"{keys}.toml"
-    config.write_text(CONFIG.format(data=data, journal=journal, keys=keys, mock=mock, model=STREAM))
-    key = asyncio.run(_key(data)) if keys == "accounts" else "none"
+def _service(folder: Path, mock: str, way: _Way, journal: str, core: int) -> Iterator[Contestant]:
+    port, data, config = free_port(), folder / f"data-{way.name}", folder / f"{way.name}.toml"
+    values = {"data": data, "journal": journal, "keys": way.keys, "workers": way.workers}
+    config.write_text(CONFIG.format(**values, mock=mock, model=STREAM))
+    key = asyncio.run(_key(data)) if way.keys == "accounts" else "none"
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
     root = f"http://127.0.0.1:{port}"
     with process(
         [*command, "--config", str(config)],
-        folder / f"{keys}.log",
+        folder / f"{way.name}.log",
         core=core,
         ready=f"{root}/health/live",
         environ={"NO_COLOR": "1"},
     ) as pid:
-        yield Contestant(keys, root, pid, "/door/v1", key)
+        yield Contestant(way.name, root, pid, "/door/v1", key)
 
 
 async def _key(data: Path) -> str:

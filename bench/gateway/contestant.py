@@ -29,11 +29,11 @@ class Contestant:
 
     def cpu_seconds(self) -> float:
         """Return the processor time of its processes until now."""
-        used = 0
-        for pid in _family(self.pid):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            used += int(fields[11]) + int(fields[12])
-        return used / _TICKS
+        return sum(map(_cpu_seconds, _family(self.pid)))
+
+    def root_cpu_seconds(self) -> float:
+        """Return the processor time of the root of its processes until now."""
+        return _cpu_seconds(self.pid)
 
     def megabytes(self) -> float:
         """Memory of its own: what all its processes hold, shared pages counted once."""
@@ -43,6 +43,11 @@ class Contestant:
                 if line.startswith("Pss:"):
                     kilobytes += int(line.split()[1])
         return kilobytes / 1024
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _family(pid: int) -> list[int]:

@@ -181,8 +181,9 @@ class Pipeline:
         choice = self._choice_to(asked, name)
         record = asked.record
         record.model, record.stream = choice.model.id, asked.request.stream
-        if choice.free and self.members is not None and asked.caller.project:
-            return self._of_the_day(asked, choice, self.members.free_days)
+        days = None if self.members is None else self.members.free_days
+        if choice.free and days is not None and asked.caller.project:
+            return self._of_the_day(asked, choice, days)
         return self._answered(asked, choice)
 
     async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
@@ -246,7 +247,9 @@ class Pipeline:
         """Hold the estimate against budgets; from then on the request leaves a record."""
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
-        self.meter.begin_request(record, lambda: need().input)
+        begun = self.meter.begin_request(record, lambda: need().input)
+        if begun is not None:
+            await begun
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

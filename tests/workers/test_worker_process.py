@@ -13,7 +13,7 @@ import pytest
 from causerie.workers import process
 from causerie.workers.channel import Channel
 from causerie.workers.messages import Message
-from causerie.workers.process import WorkerHandle
+from causerie.workers.process import WorkerHandle, WorkerListeners
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ async def watched(
     """A process whose end of the channel is ``beat``, and the parent's wait for its end."""
     ours, theirs = socket.socketpair()
     child = await asyncio.create_subprocess_exec("sleep", "600")
-    handle = WorkerHandle(1, child, ours, lambda *_: None, lambda _: None)
+    handle = WorkerHandle(1, child, ours, WorkerListeners(lambda *_: None, lambda _: None))
     worker = Channel(theirs, lambda message, _: beat(message, worker), lambda: None)
     ended = asyncio.create_task(handle.ended())
     try:

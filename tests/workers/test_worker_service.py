@@ -8,18 +8,13 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 from openai import AsyncOpenAI
-from service import Service, serving
 from waiting import eventually
+from workerkit import PATH, Setup, asked, body, logged, replaced, stream_of, two_workers
 
 CONFIG = """
 [server]
@@ -69,144 +64,13 @@ provider = "spare"
 model = "m"
 priority = 1
 """
-PATH = "/gateway/v1/chat/completions"
-REPLY = {
-    "object": "chat.completion",
-    "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
-}
-
-
-@dataclass
-class Provider:
-    """Answers when it may, with ``status``; ``most`` were there at once."""
-
-    base_url: str = ""
-    status: int = 200
-    here: int = 0
-    most: int = 0
-    asked: int = 0
-    open: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def complete(self, request: web.Request) -> web.StreamResponse:
-        wanted = await request.json()
-        self.asked += 1
-        self.here += 1
-        self.most = max(self.most, self.here)
-        try:
-            if not wanted.get("stream"):
-                await self.open.wait()
-                return web.json_response(REPLY, status=self.status)
-            return await self._streamed(request)
-        finally:
-            self.here -= 1
-
-    async def _streamed(self, request: web.Request) -> web.StreamResponse:
-        """One piece, and the rest once it may."""
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(chunk("One"))
-        await self.open.wait()
-        await response.write(chunk(" two.", finish="stop") + b"data: [DONE]\n\n")
-        return response
-
-
-async def spare(request: web.Request) -> web.Response:
-    """Answer always."""
-    await request.read()
-    return web.json_response(REPLY)
-
-
-def chunk(text: str, finish: str | None = None) -> bytes:
-    """One event of a stream."""
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
-    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
-
-
-@dataclass
-class Setup:
-    """A service, its provider, and a client whose connections are kept."""
-
-    service: Service
-    provider: Provider
-    session: aiohttp.ClientSession
-
-    async def ask(self, model: str, **more: object) -> tuple[int, dict[str, Any]]:
-        """One request; its status and body."""
-        async with self.session.post(PATH, json=body(model, **more)) as answer:
-            return answer.status, await answer.json()
-
-    async def workers(self) -> list[int]:
-        """The ids of the worker processes."""
-        pid = self.service.process.pid
-        children = await asyncio.to_thread(
-            Path(f"/proc/{pid}/task/{pid}/children").read_text, encoding="ascii"
-        )
-        found = []
-        for child in map(int, children.split()):
-            command = Path(f"/proc/{child}/cmdline")
-            if b"worker_process" in await asyncio.to_thread(command.read_bytes):
-                found.append(child)
-        return found
-
-    async def requests_counted(self) -> int:
-        """All completed requests of the metrics."""
-        async with self.session.get("/metrics") as answer:
-            text = await answer.text()
-        return sum(
-            int(float(number))
-            for number in re.findall(r"^causerie_requests_total\{.*\} (\S+)$", text, re.MULTILINE)
-        )
-
-
-def body(model: str, **more: object) -> dict[str, object]:
-    """A request."""
-    return {"model": model, "messages": [{"role": "user", "content": "Hi"}], **more}
-
-
-@asynccontextmanager
-async def setup(folder: Path, *, concurrent: int = 500) -> AsyncIterator[Setup]:
-    """A service with two workers, and its provider."""
-    provider = Provider()
-    provider.open.set()
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", provider.complete)
-    app.router.add_post("/v1/spare/chat/completions", spare)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    provider.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    config = CONFIG.format(base_url=provider.base_url, concurrent=concurrent)
-    try:
-        # In a thread: the provider answers in this one.
-        service = serving(folder, config)
-        running = await asyncio.to_thread(service.__enter__)
-        try:
-            async with aiohttp.ClientSession(
-                running.root, connector=aiohttp.TCPConnector(limit=0)
-            ) as session:
-                made = Setup(running, provider, session)
-                await eventually(lambda: _both_ready(made))
-                yield made
-        finally:
-            provider.open.set()
-            await asyncio.to_thread(service.__exit__, None, None, None)
-    finally:
-        await runner.cleanup()
-
-
-async def _both_ready(made: Setup) -> bool:
-    async with made.session.get("/metrics") as answer:
-        return "causerie_workers 2.0" in await answer.text()
 
 
 async def test_limits_are_exact_over_all_processes(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         made.provider.open.clear()
         waiting = [asyncio.create_task(made.ask("few")) for _ in range(30)]
-        await eventually(lambda: _asked(made, 6))
+        await eventually(lambda: asked(made, 6))
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         made.provider.open.set()
         statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
@@ -216,18 +80,14 @@ async def test_limits_are_exact_over_all_processes(tmp_path: Path) -> None:
         assert made.provider.asked == 25
 
 
-async def _asked(made: Setup, number: int) -> bool:
-    return made.provider.here >= number
-
-
 async def test_places_at_a_provider_are_those_of_all_processes(tmp_path: Path) -> None:
-    async with setup(tmp_path, concurrent=3) as made:
+    async with two_workers(tmp_path, CONFIG, concurrent=3) as made:
         made.provider.open.clear()
         waiting = [asyncio.create_task(made.ask("fast")) for _ in range(12)]
         done, _ = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         assert done
         await eventually(lambda: _ended(waiting, 9))
-        await eventually(lambda: _asked(made, 3))  # the last may still be on its way there
+        await eventually(lambda: asked(made, 3))  # the last may still be on its way there
         made.provider.open.set()
         statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
         assert (statuses, made.provider.most) == ({200: 3, 503: 9}, 3)
@@ -238,7 +98,7 @@ async def _ended(waiting: list[asyncio.Task[tuple[int, dict[str, Any]]]], number
 
 
 async def test_what_workers_have_not_is_answered_by_the_parent(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         for _ in range(3):  # on connections that come and go between the processes
             status, answer = await made.ask("mixed")
             assert (status, answer["choices"][0]["message"]["content"]) == (
@@ -291,31 +151,20 @@ async def _counted(made: Setup, number: int) -> bool:
 
 
 async def test_a_killed_worker_loses_its_own_streams_only(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         made.provider.open.clear()
         streams = [asyncio.create_task(stream_of(made, "few")) for _ in range(6)]
-        await eventually(lambda: _asked(made, 6))
+        await eventually(lambda: asked(made, 6))
         assert (await made.ask("few"))[0] == 429
         victim, other = await made.workers()
         os.kill(victim, signal.SIGKILL)
         await eventually(lambda: _free_again(made))  # its leases are freed
-        await eventually(lambda: _replaced(made, victim))
+        await eventually(lambda: replaced(made, victim))
         made.provider.open.set()
         ended = Counter(await asyncio.gather(*streams))
         assert ended["One two."] == ended["broken"] == 3  # connections are dealt in turn
         assert other in await made.workers()
         assert {(await made.ask("fast"))[0] for _ in range(8)} == {200}
-
-
-async def stream_of(made: Setup, model: str) -> str:
-    """The text of a stream, or that it has broken off."""
-    try:
-        async with made.session.post(PATH, json=body(model, stream=True)) as answer:
-            text = await answer.text()
-    except aiohttp.ClientError:
-        return "broken"
-    assert "[DONE]" in text
-    return "".join(re.findall(r'"content":"([^"]*)"', text))
 
 
 async def _free_again(made: Setup) -> bool:
@@ -330,13 +179,8 @@ async def _free_again(made: Setup) -> bool:
     return made.provider.here >= before - 3
 
 
-async def _replaced(made: Setup, victim: int) -> bool:
-    found = await made.workers()
-    return len(found) == 2 and victim not in found
-
-
 async def test_a_provider_that_fails_is_left_alone_by_all(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         made.provider.status = 500
         for _ in range(8):  # at whichever process they arrive
             assert (await made.ask("two"))[0] == 200
@@ -350,7 +194,7 @@ async def test_a_provider_that_fails_is_left_alone_by_all(tmp_path: Path) -> Non
 
 
 async def test_a_reload_is_in_force_in_all_processes_at_once(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         file = tmp_path / "causerie.toml"
         text = await asyncio.to_thread(file.read_text)
         changed = text.replace('id = "fast"', 'id = "swift"')
@@ -363,7 +207,7 @@ async def test_a_reload_is_in_force_in_all_processes_at_once(tmp_path: Path) -> 
         wrong = changed.replace('kind = "gateway"', 'kind = "gate"')
         await asyncio.to_thread(file.write_text, wrong)
         made.service.process.send_signal(signal.SIGHUP)
-        await eventually(lambda: _logged(made, "configuration not reloaded"))
+        await eventually(lambda: logged(made, "configuration not reloaded"))
         assert (await made.ask("swift"))[0] == 200
 
 
@@ -371,15 +215,11 @@ async def _answers(made: Setup, model: str) -> bool:
     return (await made.ask(model))[0] == 200
 
 
-async def _logged(made: Setup, words: str) -> bool:
-    return words in await asyncio.to_thread(made.service.log.read_text)
-
-
 async def test_a_stop_loses_no_stream(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         made.provider.open.clear()
         streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(8)]
-        await eventually(lambda: _asked(made, 8))
+        await eventually(lambda: asked(made, 8))
         made.service.process.send_signal(signal.SIGTERM)
         await eventually(lambda: _stopping(made))
         made.provider.open.set()
@@ -392,7 +232,7 @@ async def test_a_stop_is_announced_by_workers_too(
 ) -> None:
     """A connection that a worker keeps ends with an answer that says so."""
     monkeypatch.setenv("CAUSERIE_SERVER_SHUTDOWN_DELAY_SECONDS", "600")
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         assert (await made.ask("fast"))[0] == 200
         made.service.process.send_signal(signal.SIGTERM)
         await eventually(lambda: _stopping(made))
@@ -411,7 +251,7 @@ async def _stopping(made: Setup) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL])
 async def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         workers = await made.workers()
         made.service.process.send_signal(number)
         await asyncio.to_thread(made.service.process.wait, 30)
@@ -423,8 +263,8 @@ async def _gone(workers: list[int]) -> bool:
 
 
 async def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path) -> None:
-    async with setup(tmp_path) as made:
+    async with two_workers(tmp_path, CONFIG) as made:
         victim = (await made.workers())[0]
         os.kill(victim, signal.SIGSTOP)
-        await eventually(lambda: _replaced(made, victim))
+        await eventually(lambda: replaced(made, victim))
         assert {(await made.ask("fast"))[0] for _ in range(6)} == {200}

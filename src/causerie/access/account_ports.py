@@ -70,4 +70,5 @@ class AccountPorts:
 
     keys: KeyAuthenticator
     allowances: Allowances
-    free_days: FreeAllowance
+    free_days: FreeAllowance | None
+    """``None`` where another process answers for free models."""

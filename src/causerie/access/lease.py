@@ -12,7 +12,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from causerie.access.quota import LimitStatuses
+from causerie.access.quota import LimitStatus, LimitStatuses
 from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
 
@@ -73,6 +73,35 @@ class Lease(Struct, kw_only=True):
         After :meth:`release` too.
         """
         return _NO_LIMITS
+
+
+class CombinedLease(Lease):
+    """Leases on scopes that are counted in two places."""
+
+    first: Lease
+    second: Lease
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self.first.release(input, output)
+        self.second.release(input, output)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.first.undo()
+        self.second.undo()
+
+    def limit_statuses(self) -> LimitStatuses:
+        """Return the current state of the strictest limits."""
+        requests, tokens = self.first.limit_statuses()
+        others, more = self.second.limit_statuses()
+        return _stricter(requests, others), _stricter(tokens, more)
+
+
+def _stricter(one: LimitStatus | None, other: LimitStatus | None) -> LimitStatus | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda status: status[1])
 
 
 def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:

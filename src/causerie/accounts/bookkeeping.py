@@ -7,12 +7,9 @@ made safe; only then may its client be told that it has ended.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from decimal import Decimal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.quota import RateScope, Tokens
@@ -21,11 +18,10 @@ from causerie.accounts.entitlements import Entitlements
 from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.prices import FREE, ModelPrices, is_charged
 from causerie.accounts.recorder import Recorder
-from causerie.errors import InternalError, StoreUnavailable
-from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
+from causerie.errors import StoreUnavailable
+from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
-
-_INTERRUPTED = "The service ended while the request ran."
+from causerie.metering.usage_records import ended, interrupted
 
 
 class RequestHold(Struct, frozen=True):
@@ -33,6 +29,18 @@ class RequestHold(Struct, frozen=True):
 
     prices: ModelPrices
     reservation: Reservation | None = None
+
+    def priced(self, usage: UsageRecord) -> UsageRecord:
+        """Return the record with its cost."""
+        price = self.prices.of(usage.model, usage.served_by)
+        cost = price.charge(
+            status=usage.status,
+            prompt=usage.prompt,
+            cached=usage.cached,
+            completion=usage.completion,
+            reasoning=usage.reasoning,
+        )
+        return structs.replace(usage, cost=cost)
 
 
 class Bookkeeping:
@@ -85,37 +93,41 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if its usage could not be recorded.
         """
-        record.id = record.id or record_id()
-        self._ledger.begin_request(_interrupted(record, prompt))
+        self.write_down(interrupted(record, prompt))
+
+    def write_down(self, usage: UsageRecord) -> None:
+        """As :meth:`begin_request`, for the record that the request leaves."""
+        self._ledger.begin_request(usage)
 
     async def enter(self, record: Record) -> None:
         """Settle what a request used, and return when its record is safe.
 
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
-        used = record.used
-        held = record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
-        record.cost = cost = held.prices.of(record.model, record.served_by).charge(
-            status=record.status,
-            prompt=used.prompt,
-            cached=used.cached,
-            completion=used.completion,
-            reasoning=used.reasoning,
-        )
-        usage = _usage(record, cost)
+        hold = record.held if isinstance(record.held, RequestHold) else self.no_hold()
+        usage = hold.priced(ended(record))
+        record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
         if contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, contents)
-        reservation = held.reservation
+        await self.keep(usage, hold)
+
+    def no_hold(self) -> RequestHold:
+        """Return what a request holds that was refused before it could hold anything."""
+        return RequestHold(self.prices)
+
+    async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
+        """Settle a record with its cost, and return when it is safe; raises as :meth:`enter`."""
+        reservation = hold.reservation
         if reservation is None:
             await self._ledger.commit(usage)
             return
-        charged = is_charged(record.status, used.prompt, used.completion)
-        tokens = used.prompt + used.completion if charged else 0
+        charged = is_charged(usage.status, usage.prompt, usage.completion)
+        tokens = usage.prompt + usage.completion if charged else 0
         try:
             if not self._ledger.away:  # else other replicas hear of it only once it is safe
-                await reservation.settle(cost, tokens)
+                await reservation.settle(usage.cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
                 await self._ledger.commit(usage)
@@ -123,78 +135,4 @@ class Bookkeeping:
                 reservation.take_back()
                 raise
             finally:
-                await reservation.settle(cost, tokens)
-
-
-def _interrupted(record: Record, prompt: int) -> UsageRecord:
-    """The record of a request that runs now, as it is kept if it never ends."""
-    return UsageRecord(
-        id=record.id,
-        request_id=record.request_id,
-        at=_now() - _us(time.monotonic() - record.started),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
-        model=record.model,
-        stream=record.stream,
-        status=InternalError.status,
-        code=INTERRUPTED,
-        prompt=prompt,
-        estimated=True,
-        reason=_INTERRUPTED,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
-    )
-
-
-def _usage(record: Record, cost: Decimal) -> UsageRecord:
-    """The record as it is kept."""
-    used = record.used
-    return UsageRecord(
-        id=record.id or record_id(),
-        request_id=record.request_id,
-        at=_now() - _us(record.duration_seconds),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
-        model=record.model or record.asked,
-        served_by=record.served_by,
-        stream=record.stream,
-        status=record.status,
-        code=record.code,
-        finish=record.finish,
-        attempts=record.attempts,
-        prompt=used.prompt,
-        cached=used.cached,
-        completion=used.completion,
-        reasoning=used.reasoning,
-        cost=cost,
-        queue_us=_us(record.queue_seconds),
-        first_token_us=_first(record.first_token_seconds),
-        duration_us=_us(record.duration_seconds),
-        upstream_us=_us(record.upstream_seconds),
-        continued=record.continued,
-        estimated=used.estimated,
-        tried=tuple(record.tried),
-        reason=record.reason,
-        param=record.param,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
-        cache_miss=record.cache_miss,
-    )
-
-
-def _now() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000_000)
-
-
-def _us(seconds: float) -> int:
-    return int(seconds * 1_000_000)
-
-
-def _first(seconds: float | None) -> int | None:
-    return None if seconds is None else _us(seconds)
+                await reservation.settle(usage.cost, tokens)

@@ -101,7 +101,7 @@ class KeyCache:
             self._polling.cancel()
         await self._stack.aclose()
 
-    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
+    async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
         """Let the bearer of a key in at this door.
 
         Raises :class:`Unauthenticated` (unknown, expired and revoked are one

@@ -15,7 +15,8 @@ from causerie.composition.startup import CannotStart
 from causerie.settings import SharedSettings
 from causerie.workers.state import SharedState
 
-if TYPE_CHECKING:  # imported only where replicas share a server
+if TYPE_CHECKING:  # imported only where replicas share a server, or workers have accounts
+    from causerie.accounts.rpc_client import AccountsClient
     from causerie.distributed.broadcast import Broadcast
 
 _FIRST_SECONDS = 2.0
@@ -27,7 +28,8 @@ class Distribution:
 
     ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
     shared server answers; ``None``: nothing is shared. ``state`` is that of several processes.
-    ``broadcast`` reaches the other replicas; ``None``: there are none.
+    ``broadcast`` reaches the other replicas; ``None``: there are none. ``accounts`` asks the
+    process that has the accounts; ``None``: it is this one, or there are none.
     """
 
     counters: RateLimiter
@@ -35,22 +37,27 @@ class Distribution:
     here: Callable[[], bool | None] = lambda: None
     state: SharedState | None = None
     broadcast: Broadcast | None = None
+    accounts: AccountsClient | None = None
 
 
 @asynccontextmanager
 async def sharing(
-    shared: SharedSettings, state: SharedState | None = None
+    shared: SharedSettings,
+    state: SharedState | None = None,
+    accounts: AccountsClient | None = None,
 ) -> AsyncIterator[Distribution]:
     """Yield the counters, for as long as the service runs.
 
-    Processes of one service count in their ``state``, unless replicas share a server.
+    Processes of one service count in their ``state``, unless replicas share a server. With a client
+    of ``accounts`` their limits are counted where it asks.
 
     If the server is away when the service starts, the start waits for a moment, and then
     reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
     address.
     """
     if shared.url is None:
-        yield Distribution(MemoryCounters() if state is None else state.counters, state=state)
+        own = MemoryCounters() if state is None else state.counters
+        yield Distribution(_limiter(own, accounts), state=state, accounts=accounts)
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
     from causerie.distributed import broadcast, budgets, counters, line, replica  # noqa: PLC0415 - see above
@@ -68,9 +75,14 @@ async def sharing(
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            counters.DistributedCounters(here),
+            _limiter(counters.DistributedCounters(here), accounts),
             budgets.DistributedBudgets(here),
             lambda: here.here,
             state,
             broadcast.Broadcast(here, shared.url, reach),
+            accounts,
         )
+
+
+def _limiter(counters: RateLimiter, accounts: AccountsClient | None) -> RateLimiter:
+    return counters if accounts is None else accounts.limiter(counters)

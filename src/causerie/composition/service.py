@@ -85,6 +85,8 @@ from causerie.workers.pool import WorkerPool
 from causerie.workers.state import PARENT, SharedState
 
 if TYPE_CHECKING:
+    from causerie.accounts.rpc_client import AccountsClient
+    from causerie.accounts.rpc_server import AccountsServer
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
 
@@ -109,15 +111,17 @@ async def service(
     engines: Fleet,
     credentials: Credentials = NO_CREDENTIALS,
     state: SharedState | None = None,
+    accounts_client: AccountsClient | None = None,
 ) -> AsyncIterator[RunningService]:
     """The service, ready to be served; leaving ends what it started.
 
-    With a ``state`` it is one of several processes. Raises :class:`SettingsError` where files that
+    With a ``state`` it is one of several processes; a worker has the ``accounts_client``, and asks
+    for accounts with it. Raises :class:`SettingsError` where files that
     the settings name cannot be used, and :class:`CannotStart` where accounts, or shared limits,
     cannot be.
     """
     async with AsyncExitStack() as stack:
-        shared = await stack.enter_async_context(sharing(settings.shared, state))
+        shared = await stack.enter_async_context(sharing(settings.shared, state, accounts_client))
         front = None
         if has_accounts(settings) and not is_worker(state):
             from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
@@ -170,7 +174,7 @@ class RunningService:
         )
         self._request_log = RequestLog(log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
+        self._meter = traces.meter(sinks, shared.accounts if front is None else front.bookkeeping)
         self.call_checker = CallChecker(
             lambda name, classes: self._router.count_calls(name, classes),
             lambda name: name in self._targets.own,
@@ -203,13 +207,22 @@ class RunningService:
         """The event that is set when an entry has changed, here or in another process."""
         return asyncio.Event() if self._front is None else self._front.entries_changed
 
+    def accounts_server(self) -> AccountsServer | None:
+        """Return what answers worker processes about accounts; ``None`` without accounts."""
+        if self._front is None:
+            return None
+        from causerie.accounts.rpc_server import AccountsServer  # noqa: PLC0415 - memory, for accounts
+
+        front = self._front
+        return AccountsServer(front.key_cache, self._shared.counters, front.bookkeeping)
+
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         """Read and make what may fail. Blocks; may run in a thread.
 
         Raises :class:`SettingsError`.
         """
         served = part_for_workers(settings) if is_worker(self._shared.state) else settings
-        if has_accounts(served) and self._front is None:
+        if has_accounts(served) and self._front is None and self._shared.accounts is None:
             words = "is for keys of accounts, which the service was started without; restart it"
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
@@ -296,7 +309,8 @@ class RunningService:
 
     def _members(self, settings: Settings, credentials: Credentials) -> AccountPorts | None:
         if self._front is None:
-            return None
+            client = self._shared.accounts
+            return None if client is None else AccountPorts(client, client, None)
         self._front.replace(settings, credentials)
         models = prices(settings) | dearest(settings)
         self._front.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))

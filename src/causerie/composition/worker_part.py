@@ -9,12 +9,8 @@ from causerie.settings.addresses import door_addresses
 
 
 def part_for_workers(settings: Settings) -> Settings:
-    """Return the settings without own models, what leads to them, and doors with accounts."""
-    doors = tuple(
-        address.door
-        for address in door_addresses(settings)
-        if not address.own and address.door.keys != "accounts"
-    )
+    """Return the settings without own models and what leads to them."""
+    doors = tuple(address.door for address in door_addresses(settings) if not address.own)
     return structs.replace(
         settings,
         models=(),

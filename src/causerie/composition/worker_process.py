@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -27,11 +28,16 @@ from causerie.edge.handover import CarriedRequest, decoded, encoded
 from causerie.edge.ownership import owned
 from causerie.engines.fleet import Fleet
 from causerie.logging.setup import configure
-from causerie.settings import SettingsError
+from causerie.settings import Settings, SettingsError
+from causerie.settings.addresses import has_accounts
 from causerie.workers import messages
 from causerie.workers.channel import Channel
+from causerie.workers.questions import Questions
 from causerie.workers.state import SharedState
 from causerie.workers.target_state import SharedTargetState
+
+if TYPE_CHECKING:
+    from causerie.accounts.rpc_client import AccountsClient
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +59,7 @@ class Worker:
         self._starting: asyncio.Task[None] | None = None  # until it serves
         self._connections: Connections | None = None  # while it takes any
         self._channel = Channel(end, self._received, self._lost)
+        self._questions = Questions(self._channel.send)
 
     async def run(self) -> None:
         """Serve until the parent stops it, or has gone."""
@@ -62,9 +69,10 @@ class Worker:
         settings = configuration.settings
         configure(settings.logging.level, settings.logging.format)
         self._state.use(first.places)
+        accounts = _accounts(settings, self._questions)
         async with (
             Fleet(()) as fleet,
-            service(settings, fleet, configuration.credentials, self._state) as running,
+            service(settings, fleet, configuration.credentials, self._state, accounts) as running,
             owned(self._report(running)),
             owned(self._prepare(running)),
         ):
@@ -108,6 +116,8 @@ class Worker:
         match message:
             case messages.Carried() if connection is not None:
                 self._dealt.put_nowait((connection, message.requests))
+            case messages.Answer():
+                self._questions.answered(message)
             case messages.Beat():
                 self._channel.send(message)
             case messages.Prepare():
@@ -118,14 +128,18 @@ class Worker:
                 if self._connections is not None:
                     self._connections.leave()
             case messages.Stop():
-                if message.hurry:
-                    self._hurry.set()
-                self._stop.set()
+                self._end(hurry=message.hurry)
+
+    def _end(self, *, hurry: bool) -> None:
+        """Let what runs finish, or with ``hurry`` end it."""
+        if hurry:
+            self._hurry.set()
+        self._stop.set()
 
     def _lost(self) -> None:
         """The parent has gone, and with it all that counts."""
-        self._hurry.set()
-        self._stop.set()
+        self._questions.end()
+        self._end(hurry=True)
         if self._starting is not None:
             self._starting.cancel()
 
@@ -169,6 +183,14 @@ class Worker:
                     targets[target_state.name] = observed
         if counts.places or counts.refused or targets:
             self._channel.send(messages.Observed(msgspec.msgpack.encode(counts), targets))
+
+
+def _accounts(settings: Settings, questions: Questions) -> AccountsClient | None:
+    if not has_accounts(settings):
+        return None
+    from causerie.accounts.rpc_client import AccountsClient  # noqa: PLC0415 - memory, for accounts
+
+    return AccountsClient(questions)
 
 
 def _read(message: messages.Prepare) -> Configuration:

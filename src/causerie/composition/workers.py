@@ -1,7 +1,7 @@
 """The worker processes of a service: what they get of its settings, and what they report.
 
-A worker answers completions of providers' models at doors without accounts. Engines, accounts,
-pages and health checks stay with the parent, which answers what the workers hand over.
+A worker answers completions of providers' models. Engines, accounts, pages and health checks stay
+with the parent, which answers what the workers hand over, and what they ask about accounts.
 """
 
 from __future__ import annotations
@@ -147,8 +147,14 @@ async def workers_of(
                 target_state.learn(of_target)
 
     server = parent.settings.server
+    accounts = parent.accounts_server()
     pool = WorkerPool(
-        worker_count(server), _COMMAND, state, observed=observed, drain_seconds=server.drain_seconds
+        worker_count(server),
+        _COMMAND,
+        state,
+        observed=observed,
+        session=None if accounts is None else accounts.session,
+        drain_seconds=server.drain_seconds,
     )
     pool.begin_with(encoded_configuration(parent.settings, parent.credentials), state.places)
     parent.workers = pool

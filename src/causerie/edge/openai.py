@@ -107,7 +107,7 @@ class OpenAI:
                     request = self._read(body, door, request_hints)
                 else:
                     request = await offload(self._read, body, door, request_hints)
-                self._accept(request, body)
+                self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
                 answer = self._answer_to(request, exchange)
@@ -140,7 +140,7 @@ class OpenAI:
             request = structs.replace(request, session_id=request_hints.session)
         return request
 
-    def _accept(self, request: ChatRequest, body: bytes) -> None:
+    def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
         """Answer it here."""
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from causerie.access.keys import Caller
 from causerie.edge.application import Edge, RouteMatch
 from causerie.edge.body import read_body
 from causerie.edge.doors import MountedDoor
@@ -17,19 +18,21 @@ from causerie.protocol.variants import is_free
 class PartialOpenAI(OpenAI):
     """Answers completions of models that are in its catalog, but for their free variants.
 
-    Names of wildcards go to the other process, which knows the exact names that come first.
+    Names of wildcards go to the other process, which knows the exact names that come first, and so
+    do requests of projects that log contents, which are kept there.
     """
 
-    def _accept(self, request: ChatRequest, body: bytes) -> None:
+    def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
         names = (request.model, *request.fallbacks)
-        if any(is_free(name) or not self.pipeline.catalog.has(name) for name in names):
+        has = self.pipeline.catalog.has
+        if caller.recorded or any(is_free(name) or not has(name) for name in names):
             raise HandedOver(body)
 
 
 class PartialEdge(Edge):
-    """Answers at doors without accounts, for the models that are in its catalog.
+    """Answers completions at doors, for the models that are in its catalog.
 
-    Everything else goes to the process that has accounts, pages and engines: also requests that
+    Everything else goes to the process that has pages and engines: also requests that
     it will refuse, in its own words.
     """
 
@@ -42,8 +45,7 @@ class PartialEdge(Edge):
             match = super()._find(exchange)
         except ServiceError:
             return elsewhere
-        here = match.handler == self._openai.complete and not match.door.accounts
-        return match if here else elsewhere
+        return match if match.handler == self._openai.complete else elsewhere
 
     async def _hand_over(self, exchange: Exchange, door: MountedDoor, parameter: str) -> None:
         raise HandedOver(await read_body(exchange, self._limits.body))

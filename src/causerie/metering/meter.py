@@ -146,8 +146,9 @@ class RecordSink(Protocol):
 class UsageSettlement(Protocol):
     """Settlement of the usage of requests, and its storage."""
 
-    def begin_request(self, record: Record, prompt: int) -> None:
-        """Write down that a request with about so many tokens goes to a target.
+    def begin_request(self, record: Record, prompt: int) -> Awaitable[None] | None:
+        """Write down that a request with about so many tokens goes to a target, now or when the
+        result has been awaited.
 
         Raises :class:`ServiceError` if its usage could not be recorded.
         """
@@ -191,14 +192,15 @@ class Meter:
             labels=labels,
         )
 
-    def begin_request(self, record: Record, prompt: Callable[[], int]) -> None:
+    def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
         """The request goes to a target now, with about so many tokens of prompt.
 
-        If there is a ledger, the request leaves a record even if this process ends before it.
-        Raises :class:`ServiceError` if it would leave none.
+        If there is a ledger, the request leaves a record even if this process ends before it, once
+        the result has been awaited. Raises :class:`ServiceError` if it would leave none.
         """
-        if self.bookkeeping is not None:
-            self.bookkeeping.begin_request(record, prompt())
+        if self.bookkeeping is None:
+            return None
+        return self.bookkeeping.begin_request(record, prompt())
 
     def write(self, record: Record) -> Awaitable[None] | None:
         """The request has ended. If there is a ledger, the record is safe when the result has been

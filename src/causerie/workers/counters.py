@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from causerie.access.lease import Lease
+from causerie.access.lease import CombinedLease, Lease
 from causerie.access.limits import needed
 from causerie.access.quota import (
     UNLIMITED,
@@ -361,35 +361,7 @@ class ParentCounters:
         if not shared:
             return lease
         try:
-            return CombinedLease(own=lease, shared=self.shared.take_now(shared, estimate))
+            return CombinedLease(first=lease, second=self.shared.take_now(shared, estimate))
         except BaseException:
             lease.undo()
             raise
-
-
-class CombinedLease(Lease):
-    """A lease on scopes of the parent alone, and one on scopes that it shares."""
-
-    own: Lease
-    shared: Lease
-
-    def release(self, input: int, output: int) -> None:
-        """The request has ended and has used this."""
-        self.own.release(input, output)
-        self.shared.release(input, output)
-
-    def undo(self) -> None:
-        """Nothing was taken after all."""
-        self.own.undo()
-        self.shared.undo()
-
-    def limit_statuses(self) -> LimitStatuses:
-        """Return the current state of the strictest limits."""
-        (requests, tokens), (others, more) = self.own.limit_statuses(), self.shared.limit_statuses()
-        return _stricter(requests, others), _stricter(tokens, more)
-
-
-def _stricter(one: LimitStatus | None, other: LimitStatus | None) -> LimitStatus | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=lambda status: status[1])

@@ -61,6 +61,23 @@ class Observed(Struct, frozen=True, tag=True, omit_defaults=True):
     targets: Mapping[str, TargetObserved] = {}
 
 
+class Question(Struct, frozen=True, tag=True):
+    """From a worker: who composes the service reads ``body``, and answers with :class:`Answer`.
+
+    ``number`` is 0 where nobody waits for an answer.
+    """
+
+    number: int
+    body: bytes
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """To a worker: the answer to the question of this number."""
+
+    number: int
+    body: bytes
+
+
 class Beat(Struct, frozen=True, tag=True):
     """To a worker and back: whoever does not return it does not go on."""
 
@@ -75,4 +92,6 @@ class Stop(Struct, frozen=True, tag=True):
     hurry: bool = False
 
 
-Message = Carried | Prepare | PrepareOutcome | Commit | Observed | Beat | Leave | Stop
+Message = (
+    Carried | Prepare | PrepareOutcome | Commit | Observed | Question | Answer | Beat | Leave | Stop
+)

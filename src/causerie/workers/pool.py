@@ -17,7 +17,7 @@ import structlog
 from causerie.errors import StoreUnavailable
 from causerie.workers.layout import Places
 from causerie.workers.messages import Observed, Prepare, PrepareOutcome
-from causerie.workers.process import WorkerHandle
+from causerie.workers.process import Session, WorkerHandle, WorkerListeners
 from causerie.workers.state import SharedState
 
 log = structlog.get_logger(__name__)
@@ -38,8 +38,9 @@ class Adopting(Protocol):
 class WorkerPool:
     """``count`` processes, started by ``command``; see :meth:`WorkerHandle.start`.
 
-    ``observed`` gets what they have counted. What a process that ends had under way is taken off
-    the ``state``. At a stop they have ``drain_seconds``.
+    ``observed`` gets what they have counted, and each has a ``session`` that answers what it asks.
+    What a process that ends had under way is taken off the ``state``. At a stop they have
+    ``drain_seconds``.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class WorkerPool:
         state: SharedState,
         *,
         observed: Callable[[Observed], None],
+        session: Callable[[], Session] | None = None,
         drain_seconds: float,
     ) -> None:
         self._members = range(1, count + 1)  # the parent is 0
         self._command = command
         self._state = state
-        self._observed = observed
+        self._listeners = WorkerListeners(self._carried, observed, session)
         self._drain_seconds = drain_seconds
         self._workers: dict[int, WorkerHandle] = {}
         self._next = 0
@@ -213,9 +215,8 @@ class WorkerPool:
 
     async def _one(self, member: int) -> str:
         """Start a process, give it work, and wait for its end; return why it ended."""
-        worker = await WorkerHandle.start(
-            member, self._command, self._state.memory, self._carried, self._observed
-        )
+        memory = self._state.memory
+        worker = await WorkerHandle.start(member, self._command, memory, self._listeners)
         self._workers[member] = worker
         try:
             async with asyncio.TaskGroup() as group:

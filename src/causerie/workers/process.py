@@ -6,11 +6,14 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
 from causerie.workers.channel import Channel
 from causerie.workers.messages import (
+    Answer,
     Beat,
     Carried,
     Commit,
@@ -19,6 +22,7 @@ from causerie.workers.messages import (
     Observed,
     Prepare,
     PrepareOutcome,
+    Question,
     Stop,
 )
 from causerie.workers.shared_memory import SharedMemory
@@ -31,29 +35,56 @@ _START_BEATS = 120  # until it is ready: a machine may be busy while it is loade
 _END_SECONDS = 3.0
 
 
-class WorkerHandle:
-    """The process with the number ``member``. It ends with its channel, so it never outlives us.
+class Session(Protocol):
+    """Answers the questions of one worker process."""
 
-    ``carried`` gets connections that it passes back, ``observed`` what it has counted.
+    async def answer(self, data: bytes) -> bytes:
+        """Return the answer; never fails. It may be cancelled."""
+        ...
+
+    def tell(self, data: bytes) -> None:
+        """Take what has no answer."""
+        ...
+
+    async def close(self) -> None:
+        """The process has ended: give back what it had asked for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerListeners:
+    """What is told of a worker process.
+
+    ``carried`` gets connections that it passes back, ``observed`` what it has counted, and
+    ``session`` begins to answer its questions; ``None`` if it has none.
     """
+
+    carried: Callable[[socket.socket, bytes], None]
+    observed: Callable[[Observed], None]
+    session: Callable[[], Session] | None = None
+
+
+class WorkerHandle:
+    """The process with the number ``member``. It ends with its channel, so it never outlives us."""
 
     def __init__(
         self,
         member: int,
         process: asyncio.subprocess.Process,
         end: socket.socket,
-        carried: Callable[[socket.socket, bytes], None],
-        observed: Callable[[Observed], None],
+        listeners: WorkerListeners,
     ) -> None:
         self.member = member
         self.ready = False
         self.prepared = 0  # the number of its newest configuration
         self._process = process
-        self._carried = carried
-        self._observed = observed
+        self._listeners = listeners
+        self._session = None if listeners.session is None else listeners.session()
+        self._questions: set[asyncio.Task[None]] = set()
         self._answers: dict[int, asyncio.Future[PrepareOutcome]] = {}
         self._silent = 0  # beats since it was last heard
         self._gone = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._channel = Channel(end, self._received, self._lost)
 
     @classmethod
@@ -62,8 +93,7 @@ class WorkerHandle:
         member: int,
         command: Sequence[str],
         memory: SharedMemory,
-        carried: Callable[[socket.socket, bytes], None],
-        observed: Callable[[Observed], None],
+        listeners: WorkerListeners,
     ) -> WorkerHandle:
         """Start it; ``command`` gets the descriptors of channel and memory, and the number."""
         ours, theirs = socket.socketpair()
@@ -81,7 +111,7 @@ class WorkerHandle:
             except BaseException:
                 ours.close()
                 raise
-        return cls(member, process, ours, carried, observed)
+        return cls(member, process, ours, listeners)
 
     @property
     def pid(self) -> int:
@@ -148,6 +178,7 @@ class WorkerHandle:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+        await self._end_session()
 
     async def wait(self) -> None:
         """Return when the process has ended."""
@@ -157,6 +188,26 @@ class WorkerHandle:
         """End it without a word."""
         with suppress(ProcessLookupError):
             self._process.kill()
+
+    async def _end_session(self) -> None:
+        """Nobody waits for answers any more."""
+        for task in self._questions:
+            task.cancel()
+        if self._questions:
+            await asyncio.wait(self._questions)
+        if self._session is not None:
+            await self._session.close()
+
+    def _asked(self, session: Session, question: Question) -> None:
+        if not question.number:
+            session.tell(question.body)
+            return
+        task = self._loop.create_task(self._answer(session, question))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _answer(self, session: Session, question: Question) -> None:
+        self._channel.send(Answer(question.number, await session.answer(question.body)))
 
     def _lost(self) -> None:
         """Nothing comes from it any more."""
@@ -169,9 +220,12 @@ class WorkerHandle:
         self._silent = 0
         if connection is not None:
             assert isinstance(message, Carried)
-            self._carried(connection, message.requests)
+            self._listeners.carried(connection, message.requests)
+        elif isinstance(message, Question):
+            assert self._session is not None
+            self._asked(self._session, message)
         elif isinstance(message, Observed):
-            self._observed(message)
+            self._listeners.observed(message)
         elif isinstance(message, PrepareOutcome):
             answer = self._answers.get(message.number)
             if answer is not None and not answer.done():

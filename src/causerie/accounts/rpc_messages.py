@@ -1,0 +1,202 @@
+"""Questions of worker processes about accounts, and the answers of the process that has them.
+
+A notice has no answer.
+
+They are encoded as MessagePack. ``request`` is a number that a worker gives to one request; it
+uses none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from causerie.access.credential import Credential
+from causerie.access.quota import LimitStatuses, Tokens
+from causerie.errors import (
+    Forbidden,
+    InternalError,
+    InvalidRequest,
+    OverBudget,
+    RateLimited,
+    ServiceError,
+    StoreUnavailable,
+    Unauthenticated,
+)
+from causerie.metering.ledger import UsageRecord
+
+
+class Message(Struct, frozen=True, array_like=True, tag=True):
+    """One question or answer."""
+
+
+class Authenticate(Message, frozen=True):
+    """Who comes with this key to this door? Answered by :class:`Authenticated`."""
+
+    door: str
+    credential: Credential | None
+
+
+class TakeLimits(Message, frozen=True):
+    """Take the limits of the key, its person and its project; answered by :class:`LimitsTaken`."""
+
+    request: int
+    door: str
+    credential: Credential
+    model: str
+    tokens: Tokens
+
+
+class EndLimits(Message, frozen=True):
+    """Give the limits back; ``undone``: as if nothing had been taken."""
+
+    request: int
+    input: int = 0
+    output: int = 0
+    undone: bool = False
+
+
+class BeginRequest(Message, frozen=True):
+    """Hold the estimate against budgets, and write down that the request runs.
+
+    ``usage`` is its record if it never ends. Answered by :class:`Done`.
+    """
+
+    request: int
+    door: str
+    credential: Credential | None
+    """``None`` for a caller without a key of accounts, who has no budget."""
+    tokens: Tokens
+    usage: UsageRecord
+
+
+class ReleaseBudgets(Message, frozen=True):
+    """Give back what the request holds, since it asks for another model."""
+
+    request: int
+
+
+class RecordUsage(Message, frozen=True):
+    """The request has ended, and this is its record without its cost; answered by
+    :class:`Recorded`."""
+
+    request: int
+    """0 if it was not begun."""
+    usage: UsageRecord
+
+
+class Authenticated(Message, frozen=True):
+    """The caller. ``limited``: limits of the key, its person or its project apply."""
+
+    key: str
+    name: str
+    project: str
+    user: str
+    models: Sequence[str] | None
+    recorded: bool
+    limited: bool
+
+
+class LimitsTaken(Message, frozen=True):
+    """The limits were taken; this is how the strictest stand."""
+
+    limit_statuses: LimitStatuses
+
+
+class Done(Message, frozen=True):
+    """It was done."""
+
+
+class Recorded(Message, frozen=True):
+    """The record is safe."""
+
+    cost: Decimal
+
+
+class Failed(Message, frozen=True):
+    """The question ends in a failure that the client is told."""
+
+    kind: str
+    message: str
+    code: str
+    param: str | None
+    status: int
+    metadata: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, failure: ServiceError) -> Failed:
+        """Return the failure as a message."""
+        kind = next(each for each in type(failure).__mro__ if each in _KINDS.values())
+        return cls(
+            kind.__name__,
+            failure.message,
+            failure.code,
+            failure.param,
+            failure.status,
+            failure.metadata,
+            failure.headers,
+        )
+
+    def failure(self) -> ServiceError:
+        """Return the failure, as the other process raised it."""
+        kind = _KINDS[self.kind]
+        made = kind.__new__(kind)
+        ServiceError.__init__(
+            made,
+            self.message,
+            code=self.code,
+            param=self.param,
+            status=self.status,
+            metadata=self.metadata,
+            headers=self.headers,
+        )
+        return made
+
+
+_KINDS: Mapping[str, type[ServiceError]] = {
+    kind.__name__: kind
+    for kind in (
+        Forbidden,
+        InternalError,
+        InvalidRequest,
+        OverBudget,
+        RateLimited,
+        ServiceError,
+        StoreUnavailable,
+        Unauthenticated,
+    )
+}
+
+Question = Authenticate | TakeLimits | BeginRequest | RecordUsage
+Notice = EndLimits | ReleaseBudgets
+Answer = Authenticated | LimitsTaken | Done | Recorded | Failed
+
+_notices: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
+_questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encoded(message: Question | Notice | Answer) -> bytes:
+    """Return a message as bytes."""
+    return _encoder.encode(message)
+
+
+def question(data: bytes) -> Question:
+    """Return the question that these bytes are."""
+    return _questions.decode(data)
+
+
+def notice(data: bytes) -> Notice:
+    """Return the notice that these bytes are."""
+    return _notices.decode(data)
+
+
+def answer(data: bytes) -> Answer:
+    """Return the answer that these bytes are."""
+    return _answers.decode(data)
