@@ -194,7 +194,7 @@ def test_the_highest_price_fits_the_database_for_any_number_of_tokens(tmp_path: 
     for part in parts:
         over = Entry("models", "own", {"price": {part: "1000000"}})
         [problem] = read(tmp_path, [over]).left_out[over.key]
-        assert f'price.{part}: is "1000000", must be an amount below 1,000,000 as text' in problem
+        assert f'price.{part}: is "1000000"; it takes an amount below 1,000,000' in problem
 
 
 def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:
