@@ -330,6 +330,10 @@ class RunningService:
         """The last day of a target, in quarters of an hour."""
         return self._router.history(target)
 
+    def requests(self, target: str) -> int:
+        """Return how many requests a target had in the last day."""
+        return self._router.requests(target)
+
     def target_states(self) -> Sequence[TargetState]:
         """Return what routing knows of all targets."""
         return self._router.target_states()
