@@ -7,6 +7,7 @@ decides anything about a request.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -90,7 +91,7 @@ async def account_backend(
             await stack.enter_async_context(ledger)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
-            raise CannotStart(f"the database cannot be used: {failure}") from failure
+            raise _unusable(failure) from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
         _ = await stack.enter_async_context(owned(recorder.sweep()))
         _ = await stack.enter_async_context(recorder)
@@ -139,7 +140,7 @@ async def entries_of(
         cipher = await sealed(database, store, secret_keys)
         yield Entries(SqlStore(database, cipher), _clock)
     except StoreUnavailable as failure:
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     finally:
         await database.close()
 
@@ -174,7 +175,7 @@ async def opened(store: StoreSettings) -> Database:
         await upgrade(database)
     except (NewerSchema, StoreUnavailable) as failure:
         await database.close()
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     return database
 
 
@@ -192,7 +193,7 @@ async def sealed(database: Database, store: StoreSettings, secret_keys: Sequence
             f"{failure} (store.secret_keys; without them, `secret.key` in store.folder)"
         ) from failure
     except StoreUnavailable as failure:
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     return cipher
 
 
@@ -212,9 +213,20 @@ def _database(store: StoreSettings) -> Database:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Database(store.url or "")
     except OSError as failure:
-        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+        place = failure.filename or folder
+        raise CannotStart(f"{place} cannot be used: {failure.strerror}") from failure
     except WrongAddress as failure:
         raise CannotStart(f"store.url: {failure}") from failure
+
+
+def _unusable(failure: Exception) -> CannotStart:
+    """Return the error for a database that fails, in the words of the system or of SQLite."""
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    known = isinstance(failure, StoreUnavailable) and isinstance(cause, OSError | sqlite3.Error)
+    why = getattr(cause, "strerror", None) or str(cause) if known else str(failure)
+    return CannotStart(f"the database cannot be used: {why or failure} (store.url)")
 
 
 def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
@@ -224,7 +236,9 @@ def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
     try:
         return WriteAheadLog(folder, sync=store.journal == "sync")
     except WriteAheadLogTaken as failure:
-        raise CannotStart(f"{failure} (store.folder)") from failure
+        raise CannotStart(
+            f"{failure}; stop that one, or give this one a folder of its own (store.folder)"
+        ) from failure
     except OSError as failure:
         raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
 
