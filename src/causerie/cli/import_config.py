@@ -43,10 +43,10 @@ def _tell(result: Imported) -> None:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(
-            f"cannot read {path}: {error.strerror or error}", ExitCode.USAGE
-        ) from error
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}", ExitCode.USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"cannot read {path}: {error}", ExitCode.USAGE) from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error
