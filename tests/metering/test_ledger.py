@@ -487,7 +487,7 @@ async def test_no_request_begins_whose_usage_nobody_would_keep(
         with pytest.raises(StoreUnavailable):
             made.begin_request(refused)
         await made.commit(refused)  # a failure is told at once, and kept later
-        assert made.obstacle().endswith("the journal's disk keeps nothing: no space left")
+        assert made.obstacle().endswith("nor the journal: no space left")
         monkeypatch.undo()
         assert not made.obstacle()
         made.begin_request(interrupted())  # the disk has room again
@@ -504,7 +504,7 @@ async def test_a_database_that_is_back_and_refuses_a_record_lets_requests_begin(
             await made.commit(record(request_id="bad"))
         with pytest.raises(StoreUnavailable):
             made.begin_request(interrupted())
-        assert made.obstacle() == "the database is away, and there is no journal"
+        assert made.obstacle() == "the database cannot be used, and there is no journal"
         store.away = False
         with pytest.raises(ValueError, match="no"):
             await made.commit(record(request_id="bad"))

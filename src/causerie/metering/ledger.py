@@ -165,11 +165,11 @@ class Ledger:
         if not self._away:
             return ""
         if self._write_ahead_log is None:
-            return "the database is away, and there is no journal"
+            return "the database cannot be used, and there is no journal"
         try:
             self._write_ahead_log.check()
         except OSError as failure:
-            return f"the database is away, and the journal's disk keeps nothing: {_words(failure)}"
+            return f"the database cannot be used, nor the journal: {_words(failure)}"
         return ""
 
     async def __aenter__(self) -> Ledger:
