@@ -30,7 +30,7 @@ def explained(base_url: str) -> Iterator[None]:
                 ExitCode.NETWORK,
             ) from error
         status = error.metadata.get("upstream_status")
-        said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
+        said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
 
 
@@ -53,7 +53,7 @@ def _start(base_url: str) -> str:
     return "; start a service with `causerie serve`"
 
 
-def _advice(status: object, base_url: str) -> str:
+def advice(status: object, base_url: str) -> str:
     """Return advice on this failure."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f", set {CLIENT_KEY}"
