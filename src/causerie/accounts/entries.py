@@ -100,8 +100,8 @@ class Entries:
     async def write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
         """Make several changes: all of them, or none.
 
-        A few statements are enough for any number of changes, so other writers wait for
-        milliseconds. What is deleted goes first, because its name may be taken over.
+        A few statements are enough for any number of changes, so that other writers do not wait
+        long. What is deleted goes first, because its name may be taken over.
         """
         now = self._clock()
         noted = [_noted(now, actor, each) for each in changes]
