@@ -7,7 +7,6 @@ decides anything about a request.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,7 +37,7 @@ from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.settings import StoreSettings
 from causerie.store.accounts import SqlStore
 from causerie.store.alerts import SqlAlertBook
-from causerie.store.database import Database
+from causerie.store.database import Database, obstacle_of
 from causerie.store.encryption import seal_secrets
 from causerie.store.key_file import key_of_file
 from causerie.store.probe_results import SqlProbeResults
@@ -220,13 +219,7 @@ def _database(store: StoreSettings) -> Database:
 
 
 def _unusable(failure: Exception) -> CannotStart:
-    """Return the error for a database that fails, in the words of the system or of SQLite."""
-    cause: BaseException = failure
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    known = isinstance(failure, StoreUnavailable) and isinstance(cause, OSError | sqlite3.Error)
-    why = getattr(cause, "strerror", None) or str(cause) if known else str(failure)
-    return CannotStart(f"the database cannot be used: {why or failure} (store.url)")
+    return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
 
 
 def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
