@@ -31,6 +31,7 @@ class Books:
     known: dict[str, Spent] = field(default_factory=dict)
     asked: list[tuple[str, str, datetime]] = field(default_factory=list)
     now: datetime = START
+    seconds: float = 0.0
     away: bool = False
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
@@ -57,11 +58,11 @@ class Services:
     async def budgets(self, books: Books, options: BudgetOptions | None = None) -> Budgets:
         """Of one more process."""
         if self.server is None:
-            return Budgets(books, books.clock, options)
+            return Budgets(books, books.clock, options, seconds=lambda: books.seconds)
         made = replica(self.server, prefix=self.prefix, **self.how)
         self.replicas.append(await self.stack.enter_async_context(made))
         together = DistributedBudgets(self.replicas[-1])
-        return Budgets(books, books.clock, options, together)
+        return Budgets(books, books.clock, options, together, lambda: books.seconds)
 
 
 @asynccontextmanager

@@ -65,6 +65,9 @@ class ScriptedServiceView(Statuses):
     def history(self, target: str) -> Sequence[TimeBucket]:
         return self.days.get(target, ())
 
+    def requests(self, target: str) -> int:
+        return sum(one.answered + one.failed for one in self.history(target))
+
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         self.talked.append(json.loads(body))
         await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "", written=body)

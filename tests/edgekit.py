@@ -154,6 +154,7 @@ class Statuses:
     )
     answers: bool | None = None  # the server in which replicas count
     worker_counts: tuple[int, int] | None = None
+    unrecorded: str = ""
 
     def status(self) -> Sequence[EngineStatus]:
         return self.values
@@ -166,6 +167,9 @@ class Statuses:
 
     def shared(self) -> bool | None:
         return self.answers
+
+    def obstacle(self) -> str:
+        return self.unrecorded
 
 
 def make_edge(

@@ -164,6 +164,7 @@ async def test_without_the_server_each_counts_for_itself_and_says_so(
                 await lost(counters)
                 with await counters.take((key(concurrent=2),), Tokens) as lease:
                     assert told(lease) == {}
+                    assert await refused(counters, key(concurrent=2))  # those by the server count
                     own_valkey.start()
                     await counters.replica.wait()
                     with pytest.raises(RateLimited):  # both are known to the new server
@@ -251,6 +252,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
     ):
         hold = await taken(counters, ONE)
         await client.execute_command(command)
+        assert await refused(counters, ONE)
         async with asyncio.timeout(60):
             while isinstance(second := await counters.take([key("x")], Tokens), LocalLease):
                 second.release(0, 0)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from valkeyserver import ValkeyServer
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
-from causerie.accounts.budgets import BudgetOptions, Budgets, Claim, Reservation
+from causerie.accounts.budgets import Budgets, Claim, Reservation
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget
 
@@ -98,8 +98,7 @@ class Promise(RuleBasedStateMachine):
 
     async def _open(self, processes: int) -> None:
         place = await self.stack.enter_async_context(services(self.server))
-        options = BudgetOptions(lease_seconds=10**9)
-        self.processes = [await place.budgets(self.books, options) for _ in range(processes)]
+        self.processes = [await place.budgets(self.books) for _ in range(processes)]
 
     def _new_day(self) -> None:
         money, person, tokens = self.limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -95,6 +95,23 @@ async def test_what_is_under_way_counts(world: World) -> None:
             await days.take("prj_a")
         world.later(hours=12)  # they end tomorrow, and belong to the day they came
     assert (await days.of("prj_a")).used == 0
+
+
+async def test_a_clock_that_is_put_back_for_a_while_leaves_the_count_right(world: World) -> None:
+    days = days_of(world, Passing())
+    today = world.now
+    hold = await days.take("prj_a")
+    world.now = today - timedelta(days=1)
+    assert (await days.of("prj_a")).used == 0
+    world.now = today
+    await days.of("prj_a")
+    with hold:
+        pass
+    for _ in range(2):
+        with await days.take("prj_a"):
+            pass
+    with pytest.raises(RateLimited):
+        await days.take("prj_a")
 
 
 async def test_a_restart_forgets_nothing(world: World) -> None:

@@ -13,6 +13,9 @@ from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, Conversation
 from causerie.cli.exits import CommandFailed
 from causerie.cli.options import HERE
+from causerie.cli.services import Service
+from causerie.composition.control import ControlSocket
+from causerie.composition.service_facts import ServiceFacts
 from causerie.errors import ServiceError
 from causerie.transport.errors import TransportFailed
 
@@ -58,6 +61,8 @@ def test_another_model_goes_on_with_the_conversation(
     assert commands.said("/model") == "* m-1\n  m-2"
     commands.said("/model m-2")
     assert commands.said("/model") == "  m-1\n* m-2"
+    assert "but it is not listed" in str(commands.said("/model m-3"))
+    assert commands.said("/model m-2") == "m-2 is asked from now on"
     assert roles(conversation) == ["system", "user", "assistant"]
 
 
@@ -83,14 +88,22 @@ def test_a_conversation_is_saved_once(commands: ChatCommands, tmp_path: Path) ->
     assert "needs the name" in str(commands.said("/save"))
 
 
-@pytest.mark.parametrize(("address", "told"), [(HERE, True), ("http://gpu:8000/v1", False)])
-def test_where_nothing_answers_a_service_can_be_started(address: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("address", "runs", "advice"),
+    [
+        (HERE, False, "; start a service with `causerie serve`"),
+        (HERE, True, "; a service runs at http://127.0.0.1:8421/v1"),
+        ("http://gpu:8000/v1", True, ""),
+    ],
+)
+def test_where_nothing_answers_a_service_is_named_or_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
+) -> None:
+    other = Service(ControlSocket(Path(), 1), ServiceFacts(1, None, "0.0.0.0:8421"))
+    monkeypatch.setattr("causerie.cli.asking.services", lambda: [other] if runs else [])
     with pytest.raises(CommandFailed) as failed, explained(address):
-        try:
-            raise TransportFailed("refused", "refused", sent=False)
-        except TransportFailed as error:
-            raise ServiceError("The provider failed.") from error
-    assert ("causerie serve" in str(failed.value)) is told
+        raise ServiceError("It failed.") from TransportFailed("refused", "no answer", sent=False)
+    assert str(failed.value) == f"{address} cannot be reached: no answer{advice}"
 
 
 def test_a_picture_goes_with_the_next_message(

@@ -201,13 +201,13 @@ def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
     announcer = ConsoleAnnouncer(Settings(), Console(file=out))
     loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
-    announcer.download.started(98_000_000, "model.gguf")
+    announcer.download.started(98_000_000, "Fetching model.gguf")
     announcer.download.advanced(98_000_000)
     announcer.download.finished()
     announcer.loading([loading])
     announcer.loading([loading])
     assert out.getvalue().splitlines()[0] == "Fetching model.gguf (98 MB)"
-    assert out.getvalue().splitlines()[1].startswith("Fetched model.gguf: 98 MB at ")
+    assert out.getvalue().splitlines()[1].startswith("Fetching model.gguf: 98 MB at ")
     assert out.getvalue().splitlines()[2:] == []
 
 
@@ -215,7 +215,7 @@ def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
     announcer = ConsoleAnnouncer(Settings(), console)
-    announcer.download.started(98_000_000, "model.gguf")
+    announcer.download.started(98_000_000, "Fetching model.gguf")
     announcer.download.advanced(49_000_000)
     announcer.download.advanced(49_000_000)
     announcer.download.finished()
@@ -227,7 +227,7 @@ def test_on_a_terminal_loading_is_shown_when_nothing_is_fetched() -> None:
     out = io.StringIO()
     announcer = ConsoleAnnouncer(Settings(), Console(file=out, force_terminal=True, width=120))
     loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
-    announcer.download.started(98_000_000, "model.gguf")
+    announcer.download.started(98_000_000, "Fetching model.gguf")
     announcer.loading([loading])
     assert "Loading" not in out.getvalue()
     announcer.download.finished()

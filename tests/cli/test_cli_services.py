@@ -118,6 +118,8 @@ def stored(cache: Cache, ref: str, name: str = "m-Q4_K_M.gguf") -> Path:
 def test_weights_are_removed_after_a_question(home: Path) -> None:
     file, other = stored(Cache(home), "hf:org/repo"), stored(Cache(home), "hf:org/other")
     stored(Cache(home), "hf:org/repo:Q4_K_M")
+    result = run("rm", "hf:org/repo")
+    assert "nothing was done; --yes goes on without a question" in result.stderr
     result = run("rm", "hf:org/repo", stdin="n\n")
     assert result.exit_code == 1
     assert "Delete hf:org/repo (3 MB)?" in result.output

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
-import typer
+import pytest
+from typer.exceptions import TyperException
 from typer.testing import CliRunner
 
 from causerie.cli.exits import ExitCode
 from causerie.cli.root import COMMANDS, app, loaded
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference/cli.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+ARGUMENT = re.compile(r"[A-Z_]+|\[[A-Z_]+\]")
+PAGE = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+LINE = re.compile(
+    r"`causerie ([a-z][^`\n]*)`|^ {4}(?:\$ |[A-Z_]+=\S+ |[^#\n]*\| )*causerie ([a-z].*)$",
+    re.MULTILINE,
+)
 LOADED = {name: loaded(name) for name in COMMANDS}
 GROUPS = {name: sorted(one.commands) for name, one in LOADED.items() if hasattr(one, "commands")}
 PLAIN = [name for name in LOADED if name not in GROUPS]
@@ -43,19 +53,37 @@ def test_every_command_of_a_group_is_on_the_page() -> None:
             assert shown or re.search(rf"causerie {name} .*# and .*\b{command}\b", PAGE), command
 
 
-def test_every_flag_on_the_page_exists() -> None:
-    commands = [
-        each
-        for command in LOADED.values()
-        for each in (command, *getattr(command, "commands", {}).values())
-    ]
-    commands.append(typer.main.get_command(app))
-    known = {
-        flag
-        for command in commands
-        for parameter in command.params
-        for flag in (*parameter.opts, *parameter.secondary_opts)
-    }
-    examples = "\n".join(line for line in PAGE.splitlines() if line.startswith("    "))
-    used = set(re.findall(r"(?<!\S)--[a-z-]+", examples))
-    assert used - known <= {"--help"}
+def test_the_overview_names_the_arguments_of_each_command() -> None:
+    for line in PAGE.split("\n\n")[1].splitlines():
+        _, name, *words = line.split()
+        command = LOADED[name]
+        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        shown = [one.name.upper() if one.required else f"[{one.name.upper()}]" for one in arguments]
+        assert list(takewhile(ARGUMENT.fullmatch, words)) == shown, line
+
+
+def test_every_command_line_of_the_documentation_is_one() -> None:
+    lines = list(written())
+    assert len(lines) > 100
+    for page, line in lines:
+        name, *arguments = shlex.split(re.split(r"\s#|\s[|>&<]|\s2>|;", line)[0])
+        command = LOADED[name]
+        if name in GROUPS and arguments:
+            command = command.commands[arguments.pop(0)]
+        if name in GROUPS and command is LOADED[name]:
+            continue
+        try:
+            command.make_context(name, arguments)
+        except TyperException as error:
+            in_sentence = f"`causerie {line}`" in page.read_text(encoding="utf-8")
+            if not (in_sentence and str(error).startswith("Missing parameter")):
+                pytest.fail(f"{page.name}: causerie {line}: {error}")
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the command lines of all pages but the overview, without the word `causerie`."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/[srg]*/*.md"), *ROOT.glob("examples/**/*.md")]
+    for page in pages:
+        text = page.read_text(encoding="utf-8").replace(PAGE.split("\n\n")[1], "")
+        for found in LINE.finditer(text):
+            yield page, found[1] or found[2]

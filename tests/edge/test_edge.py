@@ -344,6 +344,23 @@ async def test_health_tells_who_serves(
         assert "retry-after" in ready.headers
 
 
+async def test_a_service_that_cannot_record_usage_is_not_ready() -> None:
+    statuses = Statuses(unrecorded="the disk is full")
+    edge = make_edge(statuses=statuses)
+    for path in ("/health/ready", "/health"):
+        told = await call(edge, path)
+        assert (told.status, told.json()["status"], told.json()["ready"]) == (
+            503,
+            "unrecorded",
+            False,
+        )
+        assert told.error["code"] == "store_unavailable"
+        assert told.error["message"] == "The service cannot record usage now: the disk is full."
+    assert (await call(edge, "/health/live")).status == 200
+    statuses.unrecorded = ""
+    assert (await call(edge, "/health/ready")).status == 200
+
+
 @pytest.mark.parametrize(
     ("answers", "shown", "metric"),
     [

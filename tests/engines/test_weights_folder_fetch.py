@@ -89,7 +89,7 @@ async def test_all_of_a_folder_and_nothing_else(hub: Hub, tmp_path: Path) -> Non
     size = sum(map(len, FOLDER.values()))
     assert content(weights.path) == FOLDER
     assert (weights.ref, weights.sha256, weights.size) == ("hf:org/repo", None, size)
-    assert seen.totals == [(size, "org/repo")]
+    assert seen.totals == [(size, "Fetching org/repo")]
     assert (sum(seen.counts), seen.ends) == (size, 1)
     assert Cache(tmp_path).every() == (weights,)
 

@@ -65,7 +65,7 @@ async def test_fetched_checked_and_kept(hub: Hub, tmp_path: Path) -> None:
     assert weights.path.read_bytes() == MODEL
     assert weights.sha256 == hashlib.sha256(MODEL).hexdigest()
     assert (weights.ref, weights.size) == ("hf:org/repo", len(MODEL))
-    assert seen.totals == [(len(MODEL), "m-Q4_K_M.gguf")]
+    assert seen.totals == [(len(MODEL), "Fetching m-Q4_K_M.gguf")]
     assert (sum(seen.counts), seen.ends) == (len(MODEL), 1)
     alongside = weights.path.with_name("m-Q4_K_M.gguf.sha256").read_text("utf-8")
     assert alongside == f"{weights.sha256}  m-Q4_K_M.gguf\n"

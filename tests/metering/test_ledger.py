@@ -380,6 +380,24 @@ def interrupted(**changes: object) -> UsageRecord:
     return record(status=500, code=INTERRUPTED, cost=Decimal(0), completion=0, **changes)
 
 
+def test_a_check_of_the_disk_leaves_nothing_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [record() for _ in range(2)]
+    journal = WriteAheadLog(tmp_path)
+    journal.begin()
+    journal.write(kept[0])
+    journal.check()
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr("os.write", lambda file, line: write(file, line[:100]))
+        with pytest.raises(OSError, match="the disk takes no more"):
+            journal.check()
+    journal.write(kept[1])
+    assert journal.left() == kept
+    journal.close()
+
+
 @pytest.mark.parametrize("part_bytes", [1, 4096])
 async def test_a_request_leaves_a_record_even_if_the_process_ends_before_it(
     tmp_path: Path, part_bytes: int
@@ -463,12 +481,15 @@ async def test_no_request_begins_whose_usage_nobody_would_keep(
     async with Ledger(store, journal) as made:
         monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
         made.begin_request(interrupted())  # the database may be there
+        assert not made.obstacle()
         with pytest.raises(StoreUnavailable):
             await made.commit(record())
         with pytest.raises(StoreUnavailable):
             made.begin_request(refused)
         await made.commit(refused)  # a failure is told at once, and kept later
+        assert made.obstacle().endswith("nor the journal: no space left")
         monkeypatch.undo()
+        assert not made.obstacle()
         made.begin_request(interrupted())  # the disk has room again
         store.away = False
     assert [each.status for each in store.records] == [503, 500]
@@ -483,9 +504,11 @@ async def test_a_database_that_is_back_and_refuses_a_record_lets_requests_begin(
             await made.commit(record(request_id="bad"))
         with pytest.raises(StoreUnavailable):
             made.begin_request(interrupted())
+        assert made.obstacle() == "the database cannot be used, and there is no journal"
         store.away = False
         with pytest.raises(ValueError, match="no"):
             await made.commit(record(request_id="bad"))
+        assert not made.obstacle()
         made.begin_request(interrupted())
 
 

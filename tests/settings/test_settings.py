@@ -217,7 +217,7 @@ class TestOpenDoors:
         text = (
             '[server]\nhost = "0.0.0.0"\n[[doors]]\nname = "a"\n[[doors]]\nname = "b"\nkeys="off"'
         )
-        found = loaded(tmp_path, text, CAUSERIE_SERVER_KEYS=f"{DIGEST},ck_ab:{DIGEST}")
+        found = loaded(tmp_path, text, CAUSERIE_SERVER_KEYS=f'"{DIGEST}", ck_ab:{DIGEST}')
         assert [door.keys for door in found.settings.doors] == [
             (DIGEST, f"ck_ab:{DIGEST}"),
             "off",

@@ -16,7 +16,7 @@ from sqlalchemy import exc, inspect, make_url, text
 
 from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
 from causerie.errors import StoreUnavailable
-from causerie.store.database import Database, WrongAddress
+from causerie.store.database import Database, WrongAddress, obstacle_of
 from causerie.store.latency import bucket_of
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
@@ -222,6 +222,25 @@ async def test_what_is_no_fault_of_the_row_is_a_database_that_is_away(
                 text(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$")
             )
     await database.close()
+
+
+async def test_whoever_starts_a_service_reads_what_is_wrong_with_the_database(
+    tmp_path: Path,
+) -> None:
+    refused = Database("postgresql://ann:secret@127.0.0.1:1/books")
+    with pytest.raises(StoreUnavailable) as failure:
+        await upgrade(refused)
+    await refused.close()
+    assert obstacle_of(failure.value).startswith("Connect call failed")
+    assert "secret" not in obstacle_of(failure.value)
+    full = Database(f"sqlite:///{tmp_path}/causerie.db")
+    with pytest.raises(StoreUnavailable) as failure:
+        async with full.writing() as connection:
+            await connection.execute(text("PRAGMA max_page_count = 1"))
+            await connection.execute(text("CREATE TABLE books (id TEXT)"))
+    await full.close()
+    assert obstacle_of(failure.value) == "database or disk is full"
+    assert obstacle_of(NewerSchema("It is newer.")) == "It is newer."
 
 
 async def test_a_block_that_fails_changes_nothing(database: Database) -> None:

@@ -57,6 +57,10 @@ class Bookkeeping:
         self._entitlements = Entitlements()
         self.prices = ModelPrices()
 
+    def obstacle(self) -> str:
+        """Return why no request could be recorded now, or an empty text."""
+        return self._ledger.obstacle()
+
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
         """Return the scopes whose limits apply to the caller with this model."""
         if not isinstance(caller, AccountCaller):

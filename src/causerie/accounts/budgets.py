@@ -17,6 +17,7 @@ counters here are used while it is away.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
@@ -109,7 +110,7 @@ class Reservation:
     __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
     def __init__(
-        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: int
+        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
     ) -> None:
         self._budgets = budgets
         self._parts = parts
@@ -174,7 +175,7 @@ class Reservation:
 
 
 class Budgets:
-    """The budgets of one process; ``now`` gives nanoseconds since 1970.
+    """The budgets of one process; ``now`` gives nanoseconds since 1970, ``seconds`` never go back.
 
     ``shared_budgets`` is where they are held with other replicas, if there is such a place.
     """
@@ -185,8 +186,10 @@ class Budgets:
         now: Callable[[], int],
         options: BudgetOptions | None = None,
         shared_budgets: SharedBudgetStore | None = None,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shared_budgets = shared_budgets
+        self._seconds = seconds
         self._reader = reader
         self._now = now
         self._options = options or BudgetOptions()
@@ -226,7 +229,7 @@ class Budgets:
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        made = Reservation(self, parts, wants, now + int(self._options.lease_seconds * _SECOND))
+        made = Reservation(self, parts, wants, self._seconds() + self._options.lease_seconds)
         self._running.add(made)
         return made
 
@@ -290,8 +293,8 @@ class Budgets:
 
     def expire(self) -> None:
         """Release what has been held for too long, and forget periods that are over."""
-        now = self._now()
-        for each in [each for each in self._running if each.ends <= now]:
+        now, seconds = self._now(), self._seconds()
+        for each in [each for each in self._running if each.ends <= seconds]:
             each.release()
         for place, counter in list(self._counters.items()):
             if not counter.begins <= now < counter.ends:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from causerie.accounts.audit import CONFIGURATION, difference
+from causerie.accounts.audit import CONFIGURATION, AuditEntry, difference
 from causerie.accounts.audit import entry as audited
 from causerie.accounts.authorization import Clock, no_such, require
 from causerie.accounts.entry import CHANGED, EntryDraft, StoredEntry
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import AccountStore, Repositories, Taken
+from causerie.accounts.ports import AccountStore, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
 
@@ -97,32 +98,30 @@ class Entries:
         await self.write(actor, [EntryChange(gone, None)])
 
     async def write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
-        """Make several changes: all of them, or none."""
+        """Make several changes: all of them, or none.
+
+        A few statements are enough for any number of changes, so that other writers do not wait
+        long. What is deleted goes first, because its name may be taken over.
+        """
+        now = self._clock()
+        noted = [_noted(now, actor, each) for each in changes]
+        gone = [each.before for each in changes if each.after is None and each.before is not None]
+        after = [each.after for each in changes if each.after is not None]
+        made = [each.after for each in changes if each.before is None and each.after is not None]
+        new = {each.id for each in made}
         async with self._store.writing() as repositories:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
-            for each in changes:
-                await self._write(repositories, actor, each)
-
-    async def _write(self, repositories: Repositories, actor: Actor, change: EntryChange) -> None:
-        before, after = change.before, change.after
-        if before is not None and after is not None:
-            if not await repositories.entries.change(after, before.version):
+            for each in gone:
+                if not await repositories.entries.remove(each.id):
+                    raise no_such("entry")
+            if not await repositories.entries.change([one for one in after if one.id not in new]):
                 raise meanwhile()
-            done = _switched(before, after) or "change"
-            told = {"what": _told(before, after), **_numbers(before.body, after.body)}
-            await self._noted(repositories, actor, done, after, told)
-        elif after is not None:
             try:
-                await repositories.entries.add(after)
+                await repositories.entries.add(made)
             except Taken as failure:
-                words = f"There is an entry of {after.kind} {after.name} already."
-                raise InvalidRequest(words, code="taken", status=409) from failure
-            told = {"what": _told(None, after)}
-            await self._noted(repositories, actor, "create", after, told)
-        elif before is not None:
-            if not await repositories.entries.remove(before.id):
-                raise no_such("entry")
-            await self._noted(repositories, actor, "delete", before, {})
+                raise _taken(made) from failure
+            await repositories.audit.add_all(noted)
+            await repositories.keys.announce(CHANGED, now)
 
     async def note_test(self, actor: Actor, base_url: str, outcome: str) -> None:
         """Write down that a provider was tried."""
@@ -131,18 +130,25 @@ class Entries:
             noted = audited(self._clock(), actor, "provider.test", base_url[:200], outcome=outcome)
             await repositories.audit.add(noted)
 
-    async def _noted(
-        self,
-        repositories: Repositories,
-        actor: Actor,
-        action: str,
-        entry: StoredEntry,
-        details: Mapping[str, str],
-    ) -> None:
-        now = self._clock()
-        noted = audited(now, actor, f"{CONFIGURATION}{action}", entry.label)
-        await repositories.audit.add(replace(noted, details=details))
-        await repositories.keys.announce(CHANGED, now)
+
+def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
+    """Return the audit entry of a change."""
+    before, after = change.before, change.after
+    if after is None:
+        gone = "" if before is None else before.label
+        return audited(now, actor, f"{CONFIGURATION}delete", gone)
+    done, told = "create", {"what": _told(before, after)}
+    if before is not None:
+        done = _switched(before, after) or "change"
+        told |= _numbers(before.body, after.body)
+    return replace(audited(now, actor, f"{CONFIGURATION}{done}", after.label), details=told)
+
+
+def _taken(made: Sequence[StoredEntry]) -> InvalidRequest:
+    words = "There is an entry of one of these names already; read them again."
+    if len(made) == 1:
+        words = f"There is an entry of {made[0].kind} {made[0].name} already."
+    return InvalidRequest(words, code="taken", status=409)
 
 
 def meanwhile() -> InvalidRequest:

@@ -63,14 +63,21 @@ class FreeDay(Struct, frozen=True):
         }
 
 
-class _Account:
-    """The day of one project; ``put_in`` is the money put in for it."""
+class _Day(Struct):
+    """Free requests of a project on one day: those that count for good, and those that run."""
 
-    __slots__ = ("asked", "day", "done", "loading", "put_in", "running")
+    date: date | None = None
+    done: int = 0
+    running: int = 0
+
+
+class _Account:
+    """The current day of one project; ``put_in`` is the money put in for it."""
+
+    __slots__ = ("asked", "day", "loading", "put_in")
 
     def __init__(self) -> None:
-        self.day: date | None = None
-        self.done = self.running = 0
+        self.day = _Day()
         self.put_in = Decimal(0)
         self.asked = -math.inf
         self.loading = asyncio.Lock()
@@ -79,13 +86,12 @@ class _Account:
 class FreeUse:
     """One free request under way: counted while it runs, and for good unless it fails."""
 
-    __slots__ = ("_account", "_day", "day_status")
+    __slots__ = ("_day", "day_status")
 
-    def __init__(self, account: _Account, day_status: FreeDay) -> None:
-        self._account = account
-        self._day = account.day
+    def __init__(self, day: _Day, day_status: FreeDay) -> None:
+        self._day = day  # its own, whatever the clock says when it ends
         self.day_status = day_status
-        account.running += 1
+        day.running += 1
 
     def __enter__(self) -> FreeUse:
         return self
@@ -96,9 +102,8 @@ class FreeUse:
         failure: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._account.day == self._day:  # else it was yesterday's
-            self._account.running -= 1
-            self._account.done += not isinstance(failure, ServiceError)
+        self._day.running -= 1
+        self._day.done += not isinstance(failure, ServiceError)
 
 
 class FreeAllowances:
@@ -121,11 +126,11 @@ class FreeAllowances:
         :class:`StoreUnavailable` where nobody knows how many were.
         """
         account = await self._known(project)
-        day_status = self._day_status(account, account.running)
+        day_status = self._day_status(account, account.day.running)
         if not day_status.left:
             raise self._refusal(day_status)
         return FreeUse(
-            account, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
+            account.day, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
         )
 
     async def of(self, project: str) -> FreeDay:
@@ -138,7 +143,7 @@ class FreeAllowances:
         limit = options.paid_requests if paid else options.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(
-            limit, account.done + running, max(math.ceil((ends - now).total_seconds()), 1)
+            limit, account.day.done + running, max(math.ceil((ends - now).total_seconds()), 1)
         )
 
     async def _known(self, project: str) -> _Account:
@@ -156,7 +161,7 @@ class FreeAllowances:
 
     def _fresh(self, account: _Account) -> bool:
         today = self._clock().astimezone(UTC).date()
-        return account.day == today and self._seconds() - account.asked < _REFRESH_SECONDS
+        return account.day.date == today and self._seconds() - account.asked < _REFRESH_SECONDS
 
     async def _load(self, project: str, account: _Account) -> None:
         now = self._clock()
@@ -164,12 +169,12 @@ class FreeAllowances:
         try:
             done, put_in = await self._made(project, now), await self._put_in(project)
         except StoreUnavailable:
-            if account.day != today:
+            if account.day.date != today:
                 raise
-            done, put_in = account.done, account.put_in  # as far as is known here
-        if account.day != today:
-            account.day, account.done, account.running = today, 0, 0
-        account.done, account.put_in = max(account.done, done), put_in
+            done, put_in = account.day.done, account.put_in  # as far as is known here
+        if account.day.date != today:
+            account.day = _Day(today)
+        account.day.done, account.put_in = max(account.day.done, done), put_in
         account.asked = self._seconds()
 
     async def _made(self, project: str, now: datetime) -> int:
@@ -192,7 +197,7 @@ class FreeAllowances:
 
     def _forget(self) -> None:
         """Leave out whoever has nothing under way; the database knows the rest."""
-        for project in [name for name, one in self._accounts.items() if not one.running]:
+        for project in [name for name, one in self._accounts.items() if not one.day.running]:
             del self._accounts[project]
 
     def _refusal(self, day_status: FreeDay) -> RateLimited:

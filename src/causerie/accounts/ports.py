@@ -249,6 +249,7 @@ class AuditRepository(Protocol):
     """Audit log of actions by actor; append-only."""
 
     async def add(self, entry: AuditEntry) -> None: ...
+    async def add_all(self, entries: Sequence[AuditEntry]) -> None: ...
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
         """Newest first."""
         ...
@@ -305,12 +306,12 @@ class EntryRepository(Protocol):
         """Oldest first."""
         ...
 
-    async def add(self, entry: StoredEntry) -> None:
-        """Raises :class:`Taken` where there is one of this kind and name."""
+    async def add(self, entries: Sequence[StoredEntry]) -> None:
+        """Raises :class:`Taken` where there is one of such a kind and name."""
         ...
 
-    async def change(self, entry: StoredEntry, version: int) -> bool:
-        """Change the entry of this version; false where there is another by now."""
+    async def change(self, entries: Sequence[StoredEntry]) -> bool:
+        """Change the entries; false, and no change, if one has not the version before by now."""
         ...
 
     async def remove(self, id: str) -> bool:

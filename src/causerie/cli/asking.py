@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.options import HERE
+from causerie.cli.services import services
 from causerie.errors import ServiceError
 from causerie.providers.provider import Provider
 from causerie.settings.environment import CLIENT_KEY
@@ -29,7 +30,7 @@ def explained(base_url: str) -> Iterator[None]:
                 ExitCode.NETWORK,
             ) from error
         status = error.metadata.get("upstream_status")
-        said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
+        said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
 
 
@@ -43,11 +44,16 @@ async def first_model(provider: Provider, base_url: str) -> str:
 
 
 def _start(base_url: str) -> str:
-    """Return how to start a service, if the address is where one would be."""
-    return "; start a service with `causerie serve`" if base_url == HERE else ""
+    """Return where a service is or how to start one, if the address is that of the default."""
+    if base_url != HERE:
+        return ""
+    running = services()
+    if running:
+        return f"; a service runs at {running[0].base_url}"
+    return "; start a service with `causerie serve`"
 
 
-def _advice(status: object, base_url: str) -> str:
+def advice(status: object, base_url: str) -> str:
     """Return advice on this failure."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f", set {CLIENT_KEY}"

@@ -119,7 +119,9 @@ class _Talk:
 
     def at_length(self, title: str) -> None:
         """Questions until the end of the input."""
-        self._out.print(f"{printable(title)} · Ctrl-D leaves, /help", style="dim", markup=False)
+        self._out.print(
+            f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
+        )
         commands = ChatCommands(self._conversation, self._models)
         while (line := self._keyboard.question()) is not None:
             if line in ("/exit", "/quit", "/bye"):

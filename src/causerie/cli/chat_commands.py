@@ -58,10 +58,11 @@ class ChatCommands:
         return f"there is no /{name}; /help lists what there is"
 
     def _model(self, name: str) -> str:
+        listed = self._models()
         if name:
             self._conversation.use(name)
-            return f"{name} answers from now on"
-        listed = self._models()
+            unknown = "" if name in listed else ", but it is not listed; /model lists the others"
+            return f"{name} is asked from now on{unknown}"
         own = self._conversation.model
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
 

@@ -51,6 +51,14 @@ def reporting() -> Iterator[None]:
         raise _ended(str(error), code) from error
 
 
+def confirm(question: str) -> None:
+    """Ask a person; raise :class:`CommandFailed` unless the answer is yes."""
+    try:
+        typer.confirm(question, abort=True)
+    except typer.Abort as error:
+        raise CommandFailed("nothing was done; --yes goes on without a question") from error
+
+
 def _code_of(error: Exception) -> ExitCode | None:
     """Return the code of a failure that a person can do something about; import what may fail."""
     from causerie.composition.startup import CannotStart  # noqa: PLC0415 - a second, when one fails

@@ -43,7 +43,9 @@ def _tell(result: Imported) -> None:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}", ExitCode.USAGE) from error
+    except UnicodeDecodeError as error:
         raise CommandFailed(f"cannot read {path}: {error}", ExitCode.USAGE) from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())

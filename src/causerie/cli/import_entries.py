@@ -10,6 +10,7 @@ import typer
 
 from causerie.cli.accounts import table
 from causerie.cli.database_entries import reader, with_entries
+from causerie.cli.exits import confirm
 from causerie.composition.entries import KINDS
 from causerie.composition.importing import EntryImport, ImportStep
 from causerie.settings.entry_file import EntryFile, read_entry_file
@@ -32,7 +33,7 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
         _show(steps)
         count = sum(each.after is not None for each in steps)
         if count and not yes:
-            typer.confirm(f"Write {_entries(count)} into the database?", abort=True)
+            confirm(f"Write {_entries(count)} into the database?")
         await importing.carry_out(steps)
         return count
 

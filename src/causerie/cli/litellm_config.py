@@ -179,7 +179,7 @@ def _target(
         rpm=_whole(params, "rpm"),
         tpm=_whole(params, "tpm"),
     )
-    return target, dict(_price({**info, **params}))
+    return target, dict(_price(result, name, {**info, **params}))
 
 
 def _provider(result: Imported, found: Upstream) -> str:
@@ -193,15 +193,18 @@ def _provider(result: Imported, found: Upstream) -> str:
     return name
 
 
-def _price(costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _price(result: Imported, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, ours in _COSTS.items():
         try:
             amount = Decimal(str(costs[name])) * _MILLION
             rounded = round(amount, 9).normalize()
+            fits = 0 <= rounded < _MILLION
         except (KeyError, InvalidOperation):
             continue
-        if 0 <= rounded < 10**9:
+        if fits:
             yield ours, f"{rounded:f}"
+        else:
+            result.note("model_list", f"`{name}` of `{model}` is not from 0 to below 1; left out")
 
 
 def _number(params: Mapping[str, Any], name: str, most: float) -> float | None:

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from causerie.cli.access import Access
+from causerie.cli.asking import advice
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.matrix import ProbeProgress, show
 from causerie.composition.provider_file import CannotWrite, NewProvider, write_entries
@@ -103,9 +104,9 @@ class _Run:
             )
         names = plan.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
         if not names:
+            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, plan.base_url)}"
             raise CommandFailed(
-                f"{plan.base_url}/models lists no models ({listed.status}: "
-                f"{message_of(listed)}); name one with --model"
+                f"{plan.base_url}/models lists no models ({why}); name one with --model"
             )
         bare = Subject(plan.base_url, "", keyed=plan.access.key is not None)
         return [

@@ -64,11 +64,11 @@ class DownloadBar:
         self._task = None
 
     def started(self, total: int | None, label: str) -> None:
-        """A download begins; ``total`` is in bytes, where it is known."""
+        """A file begins; ``total`` is in bytes, where it is known."""
         self._label, self._bytes, self._began = label, 0, time.monotonic()
         if self._bar.disable:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
-            self._say(f"Fetching {label}{size}")
+            self._say(f"{label}{size}")
             return
         self._bar.start()
         self._task = self._bar.add_task(label, total=total)
@@ -87,7 +87,7 @@ class DownloadBar:
             return
         seconds = max(time.monotonic() - self._began, 1e-3)
         rate = self._bytes / 1e6 / seconds
-        self._say(f"Fetched {self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
+        self._say(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
 
     def _say(self, line: str) -> None:
         if not self._quiet:

@@ -37,7 +37,7 @@ from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.settings import StoreSettings
 from causerie.store.accounts import SqlStore
 from causerie.store.alerts import SqlAlertBook
-from causerie.store.database import Database
+from causerie.store.database import Database, obstacle_of
 from causerie.store.encryption import seal_secrets
 from causerie.store.key_file import key_of_file
 from causerie.store.probe_results import SqlProbeResults
@@ -90,7 +90,7 @@ async def account_backend(
             await stack.enter_async_context(ledger)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
-            raise CannotStart(f"the database cannot be used: {failure}") from failure
+            raise _unusable(failure) from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
         _ = await stack.enter_async_context(owned(recorder.sweep()))
         _ = await stack.enter_async_context(recorder)
@@ -139,7 +139,7 @@ async def entries_of(
         cipher = await sealed(database, store, secret_keys)
         yield Entries(SqlStore(database, cipher), _clock)
     except StoreUnavailable as failure:
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     finally:
         await database.close()
 
@@ -174,7 +174,7 @@ async def opened(store: StoreSettings) -> Database:
         await upgrade(database)
     except (NewerSchema, StoreUnavailable) as failure:
         await database.close()
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     return database
 
 
@@ -192,7 +192,7 @@ async def sealed(database: Database, store: StoreSettings, secret_keys: Sequence
             f"{failure} (store.secret_keys; without them, `secret.key` in store.folder)"
         ) from failure
     except StoreUnavailable as failure:
-        raise CannotStart(f"the database cannot be used: {failure}") from failure
+        raise _unusable(failure) from failure
     return cipher
 
 
@@ -212,9 +212,14 @@ def _database(store: StoreSettings) -> Database:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Database(store.url or "")
     except OSError as failure:
-        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+        place = failure.filename or folder
+        raise CannotStart(f"{place} cannot be used: {failure.strerror}") from failure
     except WrongAddress as failure:
         raise CannotStart(f"store.url: {failure}") from failure
+
+
+def _unusable(failure: Exception) -> CannotStart:
+    return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
 
 
 def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
@@ -224,7 +229,9 @@ def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
     try:
         return WriteAheadLog(folder, sync=store.journal == "sync")
     except WriteAheadLogTaken as failure:
-        raise CannotStart(f"{failure} (store.folder)") from failure
+        raise CannotStart(
+            f"{failure}; stop that one, or give this one a folder of its own (store.folder)"
+        ) from failure
     except OSError as failure:
         raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
 

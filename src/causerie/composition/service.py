@@ -336,9 +336,17 @@ class RunningService:
         """Return true if the server answers in which replicas count; ``None``: there is none."""
         return self._shared.here()
 
+    def obstacle(self) -> str:
+        """Return why no use could be recorded now, or an empty text."""
+        return "" if self._front is None else self._front.bookkeeping.obstacle()
+
     def history(self, target: str) -> Sequence[TimeBucket]:
         """The last day of a target, in quarters of an hour."""
         return self._router.history(target)
+
+    def requests(self, target: str) -> int:
+        """Return how many requests a target had in the last day."""
+        return self._router.requests(target)
 
     def target_states(self) -> Sequence[TargetState]:
         """Return what routing knows of all targets."""

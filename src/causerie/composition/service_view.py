@@ -94,6 +94,10 @@ class LiveServiceView:
         """The last day of a target, in quarters of an hour."""
         return self._parts.history(target)
 
+    def requests(self, target: str) -> int:
+        """Return how many requests a target had in the last day."""
+        return self._parts.requests(target)
+
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""
         return self._parts.process_counts()

@@ -63,7 +63,7 @@ def take_address(listen: Listen) -> socket.socket:
     except OSError as error:
         place = f"{listen.host}:{listen.port}"
         if error.errno == errno.EADDRINUSE:
-            why = f"{place} is in use by another program; choose another port"
+            why = f"{place} is in use by another program; choose another port with `--port`"
         else:
             why = f"{place} cannot be listened on: {error.strerror or error}"
         raise CannotStart(why) from error

@@ -72,6 +72,10 @@ class ServiceView(Protocol):
         """The last day of a target, in quarters of an hour."""
         ...
 
+    def requests(self, target: str) -> int:
+        """Return how many requests a target had in the last day."""
+        ...
+
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""
         ...

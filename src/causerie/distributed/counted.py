@@ -98,7 +98,12 @@ def _refusals(counted: ScopeWindow, input: int, output: int, now: int) -> Iterat
             wait = _until(counted.freed[number], now)
             yield ExceededLimit(scope, measure, limit, used, needed, wait)
     if counted.running >= scope.concurrent:
-        yield ExceededLimit(scope, "concurrent", scope.concurrent, counted.running, 1, _SOON)
+        yield concurrency(scope, counted.running)
+
+
+def concurrency(scope: RateScope, running: int) -> ExceededLimit:
+    """Return the limit that a scope with so many running requests exceeds."""
+    return ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
 
 
 def _limits(scope: RateScope) -> tuple[int, int, int, int]:

@@ -17,7 +17,7 @@ from causerie.access.quota import QuotaRefusal, RateScope, Tokens
 from causerie.access.refusal import limited
 from causerie.access.windows import MemoryCounters
 from causerie.distributed.asking import PendingCommand
-from causerie.distributed.counted import ScopeWindow, read, refused
+from causerie.distributed.counted import ScopeWindow, concurrency, read, refused
 from causerie.distributed.leases import DistributedLease, LocalLease
 from causerie.distributed.line import Argument, ConnectionLost, Reply
 from causerie.distributed.replica import Replica
@@ -59,9 +59,22 @@ class DistributedCounters:
                     raise limited(taken)
                 return taken
         self.replica.alone("limits")
+        self._check_concurrent(scopes)
         lease = self._memory.take_now(scopes, lambda: need)
         self.count(scopes, 1)
         return LocalLease(self, scopes, lease)
+
+    def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
+        """Raise :class:`RateLimited` if requests that run here, also by the server, are the most
+        that a scope may have.
+        """
+        full = [
+            concurrency(scope, running)
+            for scope in scopes
+            if (running := self._running[scope.id]) >= scope.concurrent
+        ]
+        if full:
+            raise limited(QuotaRefusal(tuple(full), (None, None)))
 
     async def _take(
         self, scopes: Sequence[RateScope], need: Tokens

@@ -17,13 +17,13 @@ from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import ServingStatus
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import ErrorDetails, Overloaded
+from causerie.errors import ErrorDetails, Overloaded, StoreUnavailable
 from causerie.routing.target_state import TargetStatus
 
 _encoder = msgspec.json.Encoder()
 _Value = TypeVar("_Value")
 _NOTHING_YET = "There is no model and no provider yet; operators add them on the console."
-ServiceState = Literal["live", "ready", "loading", "stopping", "failed"]
+ServiceState = Literal["live", "ready", "loading", "stopping", "failed", "unrecorded"]
 
 
 class MemberHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +74,7 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """``GET /health/live`` has the status alone, ``/health/ready`` also ``ready``.
 
+    ``unrecorded``: requests are refused because their usage could not be recorded.
     ``missing``: what has to be configured before any request can be served.
     """
 
@@ -101,13 +102,13 @@ class HealthHandlers:
 
     async def ready(self, exchange: Exchange) -> None:
         """``GET /health/ready``: 200 where a request would be served, else 503."""
-        state = self._state()
-        _answer(exchange, Health(status=state, ready=state == "ready"))
+        state, obstacle = self._state()
+        _answer(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
         """``GET /health``: the same, with every engine, every target of routing, and whether
         replicas count limits together."""
-        state, answers = self._state(), self.engines.shared()
+        (state, obstacle), answers = self._state(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
             status=state,
@@ -118,9 +119,15 @@ class HealthHandlers:
             limits=SharedLimits(shared=answers is not None, answers=_given(answers)),
             missing=UNSET if engines or targets else _NOTHING_YET,
         )
-        _answer(exchange, health)
+        _answer(exchange, health, obstacle)
 
-    def _state(self) -> ServiceState:
+    def _state(self) -> tuple[ServiceState, str]:
+        """Return the state, with the reason if usage cannot be recorded."""
+        state = self._engine_state()
+        obstacle = self.engines.obstacle() if state == "ready" else ""
+        return "unrecorded" if obstacle else state, obstacle
+
+    def _engine_state(self) -> ServiceState:
         if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
@@ -181,15 +188,21 @@ def _given(value: _Value | None) -> _Value | UnsetType:
     return UNSET if value is None else value
 
 
-def _answer(exchange: Exchange, health: Health) -> None:
+def _answer(exchange: Exchange, health: Health, obstacle: str) -> None:
     """Send it, with 503 and the error unless the service is ready."""
     if health.ready:
         exchange.json(health)
         return
-    failure = Overloaded(
-        f"The service cannot serve now; it is {health.status}.",
-        code="engine_loading" if health.status == "loading" else "no_endpoint",
-    )
+    failure = _failure(health.status, obstacle)
     headers = {name.lower(): value for name, value in failure.headers.items()}
     body = _encoder.encode(structs.replace(health, error=failure.error()))
     exchange.respond(failure.status, body, headers=headers)
+
+
+def _failure(status: ServiceState, obstacle: str) -> Overloaded:
+    if status == "unrecorded":
+        return StoreUnavailable(f"The service cannot record usage now: {obstacle}.")
+    return Overloaded(
+        f"The service cannot serve now; it is {status}.",
+        code="engine_loading" if status == "loading" else "no_endpoint",
+    )

@@ -23,7 +23,7 @@ from causerie.operations.configuring import Configuring, EntryView
 from causerie.operations.provider_models import provider_in_force
 from causerie.operations.trial import ListedModel
 
-Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,9}(\.[0-9]{1,9})?)?$")]
+Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[
     str,
     Meta(

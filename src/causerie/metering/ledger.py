@@ -155,6 +155,23 @@ class Ledger:
         """Return true if the database, which makes records safe, was away at the last attempt."""
         return self._away and self._write_ahead_log is None
 
+    def obstacle(self) -> str:
+        """Return why no record would be safe now, so that requests are refused; else an empty text.
+
+        The journal is only tried while the database is away.
+        """
+        if self.full:
+            return f"{len(self._waiting)} usage records wait for the database"
+        if not self._away:
+            return ""
+        if self._write_ahead_log is None:
+            return "the database cannot be used, and there is no journal"
+        try:
+            self._write_ahead_log.check()
+        except OSError as failure:
+            return f"the database cannot be used, nor the journal: {_words(failure)}"
+        return ""
+
     async def __aenter__(self) -> Ledger:
         """Begin to write; first whatever an earlier run left in the journal.
 
@@ -306,6 +323,10 @@ class Ledger:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
+
+
+def _words(failure: OSError) -> str:
+    return failure.strerror or str(failure)
 
 
 def _unsafe() -> StoreUnavailable:

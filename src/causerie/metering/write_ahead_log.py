@@ -31,6 +31,7 @@ from causerie.metering.ledger import UsageRecord
 log = structlog.get_logger(__name__)
 
 _PART_BYTES = 4 * 1024 * 1024
+_CHECK_BYTES = 64 * 1024  # more than a record, and more than the rest of a block
 _SUFFIX = ".journal"
 _RUNNING = b"running "  # no checksum: versions that do not know these lines pass over them
 _encode = msgspec.json.Encoder().encode
@@ -125,6 +126,16 @@ class WriteAheadLog:
             os.ftruncate(self._file, self._written)
             raise OSError("the disk takes no more")
         self._written += written
+
+    def check(self) -> None:
+        """Raise :class:`OSError` if the disk would not take a record now."""
+        size = self._written
+        try:
+            self._append(bytes(_CHECK_BYTES))
+        finally:
+            if self._file is not None:
+                os.ftruncate(self._file, size)
+                self._written = size
 
     async def flushed(self, mark: int) -> None:
         """Return when everything up to this mark is safe; raises :class:`OSError`."""

@@ -56,9 +56,21 @@ class AvailabilityHistory:
 
     def day(self) -> Sequence[TimeBucket]:
         """Those quarters of the last day in which it was asked, the oldest first."""
-        since = (self._wall() // _QUARTER_NS - MOST + 1) * QUARTER_SECONDS
+        since = self._since()
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
+
+    def requests(self) -> int:
+        """Return how many requests the last day had, at a fraction of the cost of :meth:`day`."""
+        since = self._since()
+        counted = sum(one.answered + one.failed for one in self._past if one.start >= since)
+        if self._number * QUARTER_SECONDS >= since:
+            counted += sum(minute.answered + minute.failed for minute in self._minutes)
+        return counted
+
+    def _since(self) -> int:
+        """Return when the first quarter of the last day began, in Unix seconds."""
+        return (self._wall() // _QUARTER_NS - MOST + 1) * QUARTER_SECONDS
 
     def _time_bucket(self) -> TimeBucket:
         """Return the time bucket of the current quarter of an hour, as it is so far."""

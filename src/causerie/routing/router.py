@@ -164,6 +164,11 @@ class Router:
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.day() if target_state is not None else ()
 
+    def requests(self, name: str) -> int:
+        """Return how many requests the target of that name had in the last day."""
+        target_state = self._context.target_states.get(name)
+        return target_state.latency_stats.history.requests() if target_state is not None else 0
+
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
         """Count calls that the target of that name delivered."""
         target_state = self._context.target_states.get(name)

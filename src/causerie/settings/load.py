@@ -340,12 +340,17 @@ def _from_text(kind: Any, text: str) -> object:
     bare = plain(kind)
     if bare is bool and text.lower() in _TRUE | _FALSE:
         return text.lower() in _TRUE
-    for value in (text, [part.strip() for part in text.split(",")]):
+    for value in (text, [_unquoted(part.strip()) for part in text.split(",")]):
         try:
             return msgspec.convert(value, bare, strict=False)
         except msgspec.ValidationError:
             continue
     return text
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without the quotes that it has in a file."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def _origins(layers: _Layers) -> dict[KeyPath, str]:

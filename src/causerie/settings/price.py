@@ -15,24 +15,33 @@ Money = Annotated[
     ),
 ]
 
+# So the cost of 2^31 tokens of each kind fits the database, which keeps billionths in 64 bits.
+Price = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,9})?\Z",
+        extra={"words": 'an amount below 1,000,000 as text, like `"0.15"`'},
+    ),
+]
+
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
-    prompt: Annotated[Money, Meta(description="For a million tokens of prompts.")] = "0"
+    prompt: Annotated[Price, Meta(description="For a million tokens of prompts.")] = "0"
     completion: Annotated[
-        Money,
+        Price,
         Meta(description="For a million tokens of replies, reasoning too where it has no price."),
     ] = "0"
     cached: Annotated[
-        Money | None,
+        Price | None,
         Meta(description="For a million prompt tokens from the cache. Unset: like `prompt`."),
     ] = None
     reasoning: Annotated[
-        Money | None,
+        Price | None,
         Meta(description="For a million tokens of reasoning. Unset: like `completion`."),
     ] = None
-    request: Annotated[Money, Meta(description="For one request, whatever its size.")] = "0"
+    request: Annotated[Price, Meta(description="For one request, whatever its size.")] = "0"
 
     @property
     def by_token(self) -> TokenPriceSettings:

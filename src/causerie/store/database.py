@@ -146,6 +146,20 @@ def _failures() -> Iterator[None]:
         raise
 
 
+def obstacle_of(failure: Exception) -> str:
+    """Return what is wrong with the database, for whoever starts the service.
+
+    That is in the words of the system or of SQLite, which name no user, password or statement.
+    """
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(failure, StoreUnavailable) and isinstance(cause, OSError):
+        return cause.strerror or str(failure)
+    known = isinstance(failure, StoreUnavailable) and isinstance(cause, sqlite3.OperationalError)
+    return str(cause) if known else str(failure)
+
+
 def _address(url: str) -> URL:
     try:
         address = make_url(url)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from causerie.cli.exits import reporting
+from causerie.cli.exits import confirm, reporting
 from causerie.cli.options import Config, Set
 
 
@@ -41,7 +41,7 @@ def remove(
         refuse_running(name, known)
         size = size_text(sum(one.size for one in found))
         if not yes:
-            typer.confirm(f"Delete {name} ({size})?", abort=True)
+            confirm(f"Delete {name} ({size})?")
         for one in found:
             asyncio.run(remove_weights(settings, one))
         typer.echo(f"Deleted {name}: {size}.")

@@ -13,7 +13,7 @@ from causerie.accounts.people import User
 from causerie.accounts.summaries import DAYS, PersonSummary, ProjectSummary
 from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.catalogue import service_badges, troubled
-from causerie.console.market.trend import busiest, strips
+from causerie.console.market.trend import strips
 from causerie.console.pages import links
 from causerie.console.paging import page_of
 from causerie.console.ports import ServiceView
@@ -33,14 +33,16 @@ class OperatorPages:
         """Engines and providers, as they stand now."""
         _operators_only(context)
         targets = self._service_view.targets()
-        days = {each.name: self._service_view.history(each.name) for each in targets}
-        asked = {name: day for name, day in days.items() if day}
+        asked = {each.name: self._service_view.requests(each.name) for each in targets}
+        asked = {name: requests for name, requests in asked.items() if requests}
+        busiest = sorted(asked, key=asked.__getitem__, reverse=True)[:_STRIPS]
+        days = {name: self._service_view.history(name) for name in asked if name in busiest}
         await context.show(
             "operator/health.html",
             engines=self._service_view.status(),
             targets=targets,
-            strips=strips(busiest(asked, _STRIPS), context.services.clock()),
-            left_out=max(len(asked) - _STRIPS, 0),
+            strips=strips(days, context.services.clock()),
+            left_out=len(asked) - len(days),
             workers=self._service_view.workers(),
             troubled=len(troubled(service_badges(self._service_view))),
             operations=self._service_view.operations is not None,

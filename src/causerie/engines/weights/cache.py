@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.errors import CacheUnusable, WeightsError
 from causerie.engines.weights.reference import Kind, Reference
 
 _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
@@ -141,9 +141,7 @@ class Cache:
             while not _acquired(lock):  # noqa: ASYNC110 - no event comes from another process
                 await asyncio.sleep(_POLL_SECONDS)
         except OSError as error:
-            raise WeightsError(
-                f"The cache folder {self.folder} cannot be used: {error.strerror or error}."
-            ) from error
+            raise CacheUnusable(self.folder, error) from error
         try:
             yield
         finally:

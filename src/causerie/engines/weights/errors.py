@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_ANOTHER = "another folder with `weights.cache` (CAUSERIE_WEIGHTS_CACHE)"
+
 
 class WeightsError(Exception):
     """Weights could not be had; the text is one sentence for a person."""
@@ -67,13 +69,21 @@ class Offline(WeightsError):
     """The weights are not here and the network may not be asked."""
 
 
+class CacheUnusable(WeightsError):
+    """The folder of the cache cannot be written."""
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        why = error.strerror or error
+        super().__init__(f"The cache folder {folder} cannot be used: {why}; choose {_ANOTHER}.")
+
+
 class NoSpace(WeightsError):
     """The disk is too full: ``needed`` and ``free`` are in bytes."""
 
     def __init__(self, folder: Path, needed: int, free: int) -> None:
         super().__init__(
             f"{folder} has {free / 1e9:.2f} GB free and the weights need {needed / 1e9:.2f} GB; "
-            "free some space or choose another cache folder."
+            f"free some space or choose {_ANOTHER}."
         )
         self.needed = needed
         self.free = free

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import TypeVar
 
 from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
-from causerie.engines.weights.errors import Offline, WeightsError
+from causerie.engines.weights.errors import CacheUnusable, Offline, WeightsError
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.reference import Reference
@@ -52,9 +52,7 @@ async def kept_or_fetched(
             files = await fetched()
             return await asyncio.to_thread(store.keep, reference, files)
         except OSError as error:
-            raise WeightsError(
-                f"The cache folder {store.folder} cannot be used: {error.strerror or error}."
-            ) from error
+            raise CacheUnusable(store.folder, error) from error
 
 
 async def looked_at(

@@ -156,7 +156,7 @@ async def _fetched(
     choose = _CHOICES[type(store)]
     sources = await listed(reference, options, choose)
     whole = _Whole(progress)
-    progress.started(_size(lacking(reference, sources, store)), reference.name)
+    progress.started(_size(lacking(reference, sources, store)), f"Fetching {reference.name}")
     # Before gigabytes that are of no use are fetched.
     index = [source for source in sources if source.name == INDEX]
     files = await filled(reference, index, store, whole, options)

@@ -7,6 +7,7 @@ nothing about where files are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from huggingface_hub import HfApi, hf_hub_url
@@ -34,6 +35,7 @@ from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource
 
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _SECONDS = 20.0  # for one question to the hub
 
 Choose = Callable[[str, Sequence[str]], Sequence[str]]
@@ -113,8 +115,12 @@ def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError
         return Offline(f"{repository} is not in the cache and HF_HUB_OFFLINE forbids to fetch it.")
     if status:
         return NoNetwork(f"{endpoint} answered {status} when asked for {repository}; try later.")
-    return NoNetwork(f"{endpoint} could not be reached: {_brief(error)}.")
+    return NoNetwork(
+        f"{endpoint} could not be reached: {_brief(error)}; check the connection, or name weights "
+        "that are on this machine."
+    )
 
 
 def _brief(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    first = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    return _ERRNO.sub("", first)

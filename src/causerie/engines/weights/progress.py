@@ -9,7 +9,10 @@ class Progress(Protocol):
     """Told of one file after another, in this order; called on the event loop's thread."""
 
     def started(self, total: int | None, label: str) -> None:
-        """Report that a file begins; ``total`` is in bytes, if known."""
+        """Report that a file begins; ``total`` is in bytes, if known.
+
+        ``label`` is what happens to it: "Fetching x.gguf", "Unpacking x.gguf".
+        """
         ...
 
     def advanced(self, count: int) -> None:

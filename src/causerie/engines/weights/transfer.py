@@ -164,7 +164,7 @@ async def download(
         partial.unlink(missing_ok=True)
     here = partial.stat().st_size if partial.exists() else 0
     ensure_space(target.parent, max((source.size or 0) - here, 0))
-    progress.started(source.size, Path(source.name).name)
+    progress.started(source.size, f"Fetching {Path(source.name).name}")
     try:
         with _Sink(partial) as sink:
             await sink.resume()

@@ -33,7 +33,7 @@ async def extract(
             target = folder / PurePosixPath(member.filename).name
             ensure_space(folder, member.file_size)
             partial = target.with_name(f"{target.name}.unpacking.partial")
-            progress.started(member.file_size, target.name)
+            progress.started(member.file_size, f"Unpacking {target.name}")
             try:
                 found = await _copy(package, member, partial, progress)
                 if announced is not None and found != announced:

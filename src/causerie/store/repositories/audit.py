@@ -21,9 +21,15 @@ class SqlAudit:
 
     async def add(self, entry: AuditEntry) -> None:
         """One more; the database numbers it."""
-        values = row_of(audit, entry)
-        del values["id"]
-        await self.connection.execute(audit.insert().values(values))
+        await self.add_all([entry])
+
+    async def add_all(self, entries: Sequence[AuditEntry]) -> None:
+        """Several more, in one statement."""
+        rows = [row_of(audit, entry) for entry in entries]
+        for row in rows:
+            del row["id"]
+        if rows:
+            await self.connection.execute(audit.insert(), rows)
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
         """Newest first, with the names that their objects have now."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, select
+from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,21 +34,35 @@ class SqlEntries:
         query = select(table).order_by(table.c.created_at, table.c.id)
         return await nouns_of(await self.connection.execute(query), self._entry)
 
-    async def add(self, entry: StoredEntry) -> None:
-        """Raises :class:`Taken` where there is one of this kind and name."""
+    async def add(self, entries: Sequence[StoredEntry]) -> None:
+        """Raises :class:`Taken` where there is one of such a kind and name."""
+        if not entries:
+            return
         try:
-            await self.connection.execute(table.insert().values(self._row(entry)))
+            await self.connection.execute(table.insert(), [self._row(each) for each in entries])
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 
-    async def change(self, entry: StoredEntry, version: int) -> bool:
-        """Change the entry of this version; false where there is another by now."""
-        values = self._row(entry)
-        if entry.unreadable:
-            del values["credential"]  # stays as it is, for the key may come back
-        where = (table.c.id == entry.id) & (table.c.version == version)
-        found = await self.connection.execute(table.update().where(where).values(values))
-        return found.rowcount == 1
+    async def change(self, entries: Sequence[StoredEntry]) -> bool:
+        """Change the entries; false, and no change, if one has not the version before by now."""
+        if not entries:
+            return True
+        query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
+        if len(entries) == 1:
+            query = query.where(table.c.id == entries[0].id)
+        found = await self.connection.execute(query)
+        versions = {row.id: row.version for row in found}
+        if any(versions.get(each.id) != each.version - 1 for each in entries):
+            return False
+        rows = [self._row(each) | {"changed": each.id} for each in entries]
+        unreadable = [row for row, each in zip(rows, entries, strict=True) if each.unreadable]
+        for row in unreadable:
+            del row["credential"]  # stays as it is, for the key may come back
+        statement = table.update().where(table.c.id == bindparam("changed"))
+        for each in ([row for row in rows if "credential" in row], unreadable):
+            if each:
+                await self.connection.execute(statement, each)
+        return True
 
     async def remove(self, id: str) -> bool:
         """Forget it; false where it is gone already."""
