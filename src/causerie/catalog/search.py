@@ -22,6 +22,7 @@ from causerie.runtime.offload import Turns
 PAGE = 40
 _FAR = float("inf")
 _LONGEST = 200
+_TEXT = frozenset({"text"})
 
 
 class Searchable(Protocol):
@@ -145,15 +146,14 @@ class CatalogQuery:
         return replace(self, sort=sort, page=1).address()
 
     def _fits(self, one: Searchable) -> bool:
-        price = one.price
         return (
-            (not self.cost or (price == 0) == (self.cost == "free"))
-            and (self.most is None or price <= self.most)
+            (not self.cost or (one.price == 0) == (self.cost == "free"))
+            and (self.most is None or one.price <= self.most)
             and (not self.author or one.id.partition("/")[0] == self.author)
             and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
-            and one.parameters.issuperset(self.parameters)
+            and (not self.parameters or one.parameters.issuperset(self.parameters))
             and (not self.takes or one.input_modalities.issuperset(self.takes))
-            and gives(one).issuperset(self.gives)
+            and (not self.gives or gives(one).issuperset(self.gives))
             and (not self.context or self.context <= (one.context_length or 0))
         )
 
@@ -176,7 +176,7 @@ class CatalogQuery:
 
 def gives(_: Searchable) -> frozenset[str]:
     """Output modalities: this service generates text."""
-    return frozenset({"text"})
+    return _TEXT
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:

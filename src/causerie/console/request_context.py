@@ -91,6 +91,7 @@ class RequestContext:
     session: Session | None = None
     view: ProjectOverview | None = None
     fits: bool = True  # whether the form is of a page of this very session
+    token_is_new: bool = False  # made for this answer, so nobody has signed in with it
     _headers: dict[str, str] = field(default_factory=dict)
 
     # The visitor.
