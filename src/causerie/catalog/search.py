@@ -19,7 +19,8 @@ from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
 from causerie.runtime.offload import Turns
 
-PAGE = 40
+ROWS = (25, 50, 100)
+"""Of a page of a list: what may be asked for, and first what there is unless it is."""
 _FAR = float("inf")
 _LONGEST = 200
 _TEXT = frozenset({"text"})
@@ -94,6 +95,7 @@ class CatalogQuery:
     ending: str = ""
     sort: str = "newest"
     page: int = 1
+    rows: int = ROWS[0]
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
@@ -111,12 +113,13 @@ class CatalogQuery:
             ending=_one_of(query, "ending", ENDINGS),
             sort=_one_of(query, "sort", SORTS) or "newest",
             page=max(_whole(query, "page", 1), 1),
+            rows=rows_of(first(query, "rows")),
         )
 
     @property
     def narrows(self) -> bool:
         """Return true if it leaves anything out."""
-        return any(name != "sort" for name, _ in self._fields())
+        return any(name not in ("sort", "rows") for name, _ in self._fields())
 
     async def of(self, entries: Sequence[T]) -> Sequence[T]:
         """Return those that are asked for, on all pages, in their order.
@@ -133,13 +136,17 @@ class CatalogQuery:
 
     def on_page(self, found: Sequence[T]) -> Sequence[T]:
         """Those of this page."""
-        start = (self.page - 1) * PAGE
-        return found[start : start + PAGE]
+        start = (self.page - 1) * self.rows
+        return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
         """The query of a page of this search."""
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
+
+    def with_rows(self, rows: int) -> str:
+        """Return the query of this search with so many rows on a page."""
+        return replace(self, rows=rows, page=1).address()
 
     def sorted_by(self, sort: str) -> str:
         """Return the query of this search in another order."""
@@ -167,11 +174,17 @@ class CatalogQuery:
             ("author", self.author),
             ("ending", self.ending),
             ("sort", self.sort if self.sort != "newest" else ""),
+            ("rows", str(self.rows) if self.rows != ROWS[0] else ""),
             *(("parameter", name) for name in self.parameters),
             *(("takes", name) for name in self.takes),
             *(("gives", name) for name in self.gives),
         ]
         return [(name, value) for name, value in said if value]
+
+
+def rows_of(text: str) -> int:
+    """Return the number of rows that an address asks for, or the usual one."""
+    return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
 
 
 def gives(_: Searchable) -> frozenset[str]:
