@@ -6,13 +6,20 @@ const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
 const PAGE = 8;
 
-const dialog = document.getElementById("picker");
+const dialog = document.getElementById("picker") ?? taken();
 const find = document.getElementById("picker-find");
 const list = document.getElementById("picker-list");
 const count = document.getElementById("picker-count");
 let current = null; // the Picker whose options are listed
 let unnamed = 0; // selects of rows, which have no id of their own
 let active = -1; // place of the option that Enter takes
+
+/** The list of a form that may be in a dialog: it is taken out of its template, and stays for the next form. */
+function taken() {
+  const made = document.getElementById("picker-kept")?.content.querySelector("dialog") ?? null;
+  if (made) document.body.append(made);
+  return made;
+}
 
 /** Options with all of the words. First come those that begin with what was typed; of nothing, the chosen one. */
 export function matching(options, typed) {

@@ -1,8 +1,8 @@
 // Rows of a form that can be added and taken away, parts that a choice shows, and tabs.
 
-/** Selects with many options are searched; the script comes where a form has some. */
+/** Selects with more options than picker.js calls few are searched; the script comes where a form has some. */
 function pick(part) {
-  if (part.querySelector("select[data-picks]:not([data-picked])")) import("./picks.js").then(({ pickAll }) => pickAll(part));
+  if (part.querySelector("select[data-picks]:not([data-picked]):has(option:nth-child(9))")) import("./picks.js").then(({ pickAll }) => pickAll(part));
 }
 
 function follow(part) {
