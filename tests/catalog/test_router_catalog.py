@@ -270,6 +270,18 @@ def listing(number: int, **more: Any) -> Listing:
     return Listing(card, (endpoint,), lambda name: None, **more)
 
 
+def test_what_a_model_can_follows_the_profiles_of_its_endpoints() -> None:
+    now = [ModelProfile(context_length=100)]
+    offer = TargetCapabilities(Candidate("e/m"), frozenset({"tools", "seed"}), lambda: now[0])
+    one = Listing(ModelCard("a/b", "B"), (CatalogEndpoint(offer, "e"),), lambda name: None)
+    assert (one.context_length, one.input_modalities) == (100, frozenset({"text"}))
+    assert one.parameters == {"tools", "seed"}
+    now[0] = ModelProfile(context_length=200, images=True, lacks=frozenset({"tools"}))
+    assert (one.context_length, one.input_modalities) == (200, frozenset({"text", "image"}))
+    assert one.parameters == {"seed"}
+    assert one == Listing(one.card, one.endpoints, one.stats_of)
+
+
 async def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
     entries = [listing(number) for number in range(1000)]
     catalog_cache, asked = CatalogCache(lambda: 0.0), 0

@@ -50,6 +50,9 @@ async def test_an_example_runs_with_a_typed_key_and_is_found_by_its_words() -> N
 
 
 async def _run(page: Page, operation: str) -> None:
+    fold = page.locator(f"{operation} .docs-fold")
+    if await fold.get_attribute("open") is None:  # as it is in a narrow window
+        await fold.locator("> summary").press("Enter")
     await page.click(f"{operation} [data-run]")
     await expect(page.locator(f"{operation} [data-stop]")).to_be_hidden()
 

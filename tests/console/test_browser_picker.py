@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from accountkit import PASSWORD
 from browserkit import findings, sign_in, window
 from consolekit import Place
@@ -56,7 +57,9 @@ async def test_hundreds_of_models_are_searched() -> None:
         await expect(page.locator("#picker")).to_be_hidden()
 
 
-async def test_a_key_is_searched_among_the_filters_of_activity(place: Place) -> None:
+async def test_keys_and_models_of_forms_are_searched(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     keys = [await place.world.key(project, owner, name=f"robot {n}") for n in range(9)]
@@ -74,3 +77,16 @@ async def test_a_key_is_searched_among_the_filters_of_activity(place: Place) -> 
         await page.get_by_role("button", name="Filter", exact=True).click()
         await page.wait_for_url(f"**key={keys[7].key.id}**")
         await expect(button).to_have_text("robot 7")
+
+        # A row of limits that is added has the list too, in a dialog as well.
+        models = [{"id": f"acme/model-{n}"} for n in range(9)]
+        monkeypatch.setattr(place.service_view, "models", lambda: models)
+        await page.goto(f"{root}/projects/{project.id}/keys")
+        await page.get_by_role("link", name="Create key").click()
+        await page.get_by_text("Rate limits").click()
+        await page.get_by_role("button", name="Add a limit").click()
+        await page.get_by_role("button", name="Model: All models").press("m")
+        await page.get_by_label("Find a model").fill("model-7")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("select[name=limit_model]")).to_have_value("acme/model-7")
+        await expect(page.locator("#panel")).to_be_visible()

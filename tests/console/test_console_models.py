@@ -30,7 +30,7 @@ async def test_models_show_what_they_support_and_how_they_stand(shop: Place, tea
     visitor = await shop.visitor_of(team.viewer)
     text = (await visitor.get(f"{team.path}/models")).text
     assert "Quick, for everyday questions." in text
-    assert '<li class="chip">tool_choice</li>' in text
+    assert "tool_choice" in text
     for words in ("always thinks", "33k", "$0.15", "$0.60", "free", "this service, near"):
         assert words in text, words
     assert f"playground?model={quote(LONG)}" in text

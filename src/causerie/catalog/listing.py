@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Literal
@@ -45,12 +45,30 @@ TWISTS: Mapping[str, Twist] = {
     "thinking": "thinking",
     "extended": "extended",
 }
+_TEXT, _TEXT_AND_IMAGE = frozenset({"text"}), frozenset({"text", "image"})
 _SORTS: Mapping[Twist, SortBy] = {"nitro": "throughput", "floor": "price"}
 
 
 def today() -> date:
     """The day in UTC."""
     return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class ListingFacts:
+    """What the endpoints of a model make of it together, as they are now."""
+
+    parameters: frozenset[str] = frozenset()
+    images: bool = False
+    context_length: int | None = None
+
+
+@dataclass(slots=True)
+class _KeptFacts:
+    """Facts, and the profiles that they follow from: lists ask a thousand models for them."""
+
+    profiles: tuple[ModelProfile, ...] = ()
+    facts: ListingFacts = ListingFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,7 @@ class Listing:
     hedge_seconds: float | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
+    _kept: _KeptFacts = field(default_factory=_KeptFacts, init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -90,7 +109,7 @@ class Listing:
     @property
     def parameters(self) -> frozenset[str]:
         """Return the parameters that any of its endpoints supports."""
-        return frozenset[str]().union(*(one.parameters for one in self.endpoints))
+        return self._facts.parameters
 
     @property
     def targets(self) -> Sequence[str]:
@@ -196,8 +215,7 @@ class Listing:
     @property
     def input_modalities(self) -> frozenset[str]:
         """Return what a prompt may hold."""
-        images = any(profile.images for profile in self.profiles)
-        return frozenset({"text", "image"}) if images else frozenset({"text"})
+        return _TEXT_AND_IMAGE if self._facts.images else _TEXT
 
     @property
     def created(self) -> int:
@@ -212,7 +230,7 @@ class Listing:
     @property
     def profiles(self) -> tuple[ModelProfile, ...]:
         """Return the current profiles of its endpoints, the only part that may change."""
-        return tuple(one.profile for one in self.endpoints)
+        return tuple([one.capabilities.profile() for one in self.endpoints])
 
     @property
     def throughput(self) -> float | None:
@@ -238,7 +256,20 @@ class Listing:
     @property
     def context_length(self) -> int | None:
         """The longest of its endpoints: where one's is too short, another one is asked."""
-        return _most(one.profile.context_length for one in self.endpoints)
+        return self._facts.context_length
+
+    @property
+    def _facts(self) -> ListingFacts:
+        """Return what its endpoints make of it, found anew when a profile has changed."""
+        kept, profiles = self._kept, self.profiles
+        if kept.profiles != profiles:
+            kept.facts = ListingFacts(
+                frozenset[str]().union(*(one.parameters for one in self.endpoints)),
+                any(profile.images for profile in profiles),
+                _most(profile.context_length for profile in profiles),
+            )
+            kept.profiles = profiles
+        return kept.facts
 
     def entry(self, *, reasoning_object: bool = True) -> RouterModel:
         """Return the model as ``GET /models`` shows it."""

@@ -19,9 +19,11 @@ from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
 from causerie.runtime.offload import Turns
 
-PAGE = 40
+ROWS = (25, 50, 100)
+"""Of a page of a list: what may be asked for, and first what there is unless it is."""
 _FAR = float("inf")
 _LONGEST = 200
+_TEXT = frozenset({"text"})
 
 
 class Searchable(Protocol):
@@ -93,6 +95,7 @@ class CatalogQuery:
     ending: str = ""
     sort: str = "newest"
     page: int = 1
+    rows: int = ROWS[0]
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
@@ -110,12 +113,13 @@ class CatalogQuery:
             ending=_one_of(query, "ending", ENDINGS),
             sort=_one_of(query, "sort", SORTS) or "newest",
             page=max(_whole(query, "page", 1), 1),
+            rows=rows_of(first(query, "rows")),
         )
 
     @property
     def narrows(self) -> bool:
         """Return true if it leaves anything out."""
-        return any(name != "sort" for name, _ in self._fields())
+        return any(name not in ("sort", "rows") for name, _ in self._fields())
 
     async def of(self, entries: Sequence[T]) -> Sequence[T]:
         """Return those that are asked for, on all pages, in their order.
@@ -132,28 +136,31 @@ class CatalogQuery:
 
     def on_page(self, found: Sequence[T]) -> Sequence[T]:
         """Those of this page."""
-        start = (self.page - 1) * PAGE
-        return found[start : start + PAGE]
+        start = (self.page - 1) * self.rows
+        return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
         """The query of a page of this search."""
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
+    def with_rows(self, rows: int) -> str:
+        """Return the query of this search with so many rows on a page."""
+        return replace(self, rows=rows, page=1).address()
+
     def sorted_by(self, sort: str) -> str:
         """Return the query of this search in another order."""
         return replace(self, sort=sort, page=1).address()
 
     def _fits(self, one: Searchable) -> bool:
-        price = one.price
         return (
-            (not self.cost or (price == 0) == (self.cost == "free"))
-            and (self.most is None or price <= self.most)
+            (not self.cost or (one.price == 0) == (self.cost == "free"))
+            and (self.most is None or one.price <= self.most)
             and (not self.author or one.id.partition("/")[0] == self.author)
             and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
-            and one.parameters.issuperset(self.parameters)
+            and (not self.parameters or one.parameters.issuperset(self.parameters))
             and (not self.takes or one.input_modalities.issuperset(self.takes))
-            and gives(one).issuperset(self.gives)
+            and (not self.gives or gives(one).issuperset(self.gives))
             and (not self.context or self.context <= (one.context_length or 0))
         )
 
@@ -167,6 +174,7 @@ class CatalogQuery:
             ("author", self.author),
             ("ending", self.ending),
             ("sort", self.sort if self.sort != "newest" else ""),
+            ("rows", str(self.rows) if self.rows != ROWS[0] else ""),
             *(("parameter", name) for name in self.parameters),
             *(("takes", name) for name in self.takes),
             *(("gives", name) for name in self.gives),
@@ -174,9 +182,14 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
+def rows_of(text: str) -> int:
+    """Return the number of rows that an address asks for, or the usual one."""
+    return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
+
+
 def gives(_: Searchable) -> frozenset[str]:
     """Output modalities: this service generates text."""
-    return frozenset({"text"})
+    return _TEXT
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:

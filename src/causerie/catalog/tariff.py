@@ -54,6 +54,12 @@ class Tariff:
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
+    def free(self) -> bool:
+        """Return true if nothing costs anything."""
+        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
+        return not (any(tokens) or self.request)
+
+    @property
     def by_million(self) -> Mapping[str, Decimal]:
         """By the names of ``provider.max_price``."""
         return {

@@ -163,26 +163,42 @@ def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileR
     context, output = endpoint.context_length, endpoint.max_output_tokens
     if context is None and output is None:
         return profile
+    return _StatedLengths(profile, context, output).read
 
-    def stated() -> ModelProfile:
-        found = profile()
-        return replace(
-            found,
-            context_length=context if context is not None else found.context_length,
-            max_output_tokens=output if output is not None else found.max_output_tokens,
-        )
 
-    return stated
+@dataclass(slots=True)
+class _StatedLengths:
+    """Lengths that settings state, over those of a profile.
+
+    A visit of the catalog's page reads thousands of profiles: one that is as before is not made
+    again.
+    """
+
+    profile: ProfileReader
+    context: int | None
+    output: int | None
+    _before: ModelProfile | None = None
+    _made: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
+
+    def read(self) -> ModelProfile:
+        """Return the profile with these lengths."""
+        found = self.profile()
+        if found is not self._before:
+            context = found.context_length if self.context is None else self.context
+            output = found.max_output_tokens if self.output is None else self.output
+            self._made = replace(found, context_length=context, max_output_tokens=output)
+            self._before = found
+        return self._made
 
 
 def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
-    if known is None:
-        return ModelProfile
-    profile = ModelProfile(
-        context_length=known.context_length,
-        must_think=known.thinking == "always",
-        thinks=known.thinking != "never",
-    )
+    profile = ModelProfile()
+    if known is not None:
+        profile = ModelProfile(
+            context_length=known.context_length,
+            must_think=known.thinking == "always",
+            thinks=known.thinking != "never",
+        )
     return lambda: profile
 
 

@@ -150,6 +150,7 @@ class ConsoleApplication:
         context = self._context(exchange)
         if not context.token:
             context.keep(new_token(), None)
+            context.token_is_new = True
         return context
 
     async def _serve(self, context: RequestContext, route: PageRoute) -> None:
@@ -179,7 +180,8 @@ class ConsoleApplication:
     async def _recognise(self, context: RequestContext) -> None:
         """Note who has signed in; raises :class:`Unauthenticated`."""
         context.user, sign_in = None, self._services.accounts.sign_in
-        context.user, context.session = await sign_in.whose(context.token)
+        known = None if context.token_is_new else context.token
+        context.user, context.session = await sign_in.whose(known)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
+from causerie.catalog.search import ROWS, rows_of
 from causerie.console.fields import FormFields
 
-PAGE = 50
+PAGE = ROWS[0]
 _LONGEST = 100
 _MANY = 8  # items; fewer are found by looking
 T = TypeVar("T")
@@ -29,11 +30,13 @@ class ListPage(Generic[T]):
     """A column; with ``-`` before it from the largest down."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """Other fields of the page's address."""
+    rows: int = PAGE
+    choice: Sequence[int] = ROWS
 
     @property
     def pages(self) -> int:
         """Return the number of pages."""
-        return max(-(-self.found // PAGE), 1)
+        return max(-(-self.found // self.rows), 1)
 
     @property
     def searchable(self) -> bool:
@@ -43,6 +46,10 @@ class ListPage(Generic[T]):
     def address(self, number: int) -> str:
         """Return the query of another page."""
         return self._query(page=number, sort=self.sort)
+
+    def with_rows(self, rows: int) -> str:
+        """Return the query of the list with so many rows on a page."""
+        return self._query(sort=self.sort, rows=rows if rows != PAGE else "")
 
     def order(self, column: str) -> str:
         """Return how the list is sorted by a column, in the word of ``aria-sort``."""
@@ -57,7 +64,8 @@ class ListPage(Generic[T]):
         return self._query(sort=f"-{column}" if falling else column)
 
     def _query(self, **fields: str | int) -> str:
-        asked = {**self.kept, "find": self.find, **fields}
+        rows = self.rows if self.rows != PAGE else ""
+        asked = {**self.kept, "find": self.find, "rows": rows, **fields}
         return "?" + urlencode({name: value for name, value in asked.items() if value})
 
 
@@ -86,9 +94,10 @@ def page_of(
         sort = ""
     asked = query.get("page")
     number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1
-    number = min(max(number, 1), max(-(-len(found) // PAGE), 1))
-    shown = found[(number - 1) * PAGE : number * PAGE]
-    return ListPage(shown, number, len(found), len(items), find, sort, kept)
+    rows = rows_of(query.get("rows"))
+    number = min(max(number, 1), max(-(-len(found) // rows), 1))
+    shown = found[(number - 1) * rows : number * rows]
+    return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 
 
 def _sorted(items: Sequence[T], column: Callable[[T], Any], *, down: bool) -> Sequence[T]:

@@ -13,7 +13,7 @@ from jinja2 import Environment
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.authorization import forbidden
-from causerie.accounts.people import Actor, PersonStatus, Project, Role, User, actor_of
+from causerie.accounts.people import Actor, Membership, PersonStatus, Project, Role, User, actor_of
 from causerie.accounts.projects import ProjectOverview
 from causerie.accounts.rights import Action, Extent, RoleColumn, columns, extent
 from causerie.accounts.sessions import Session, SessionClient, form_token
@@ -91,7 +91,9 @@ class RequestContext:
     session: Session | None = None
     view: ProjectOverview | None = None
     fits: bool = True  # whether the form is of a page of this very session
+    token_is_new: bool = False  # made for this answer, so nobody has signed in with it
     _headers: dict[str, str] = field(default_factory=dict)
+    _found: Sequence[tuple[Project, Membership]] | None = None
 
     # The visitor.
 
@@ -267,13 +269,21 @@ class RequestContext:
 
     async def _frame(self) -> dict[str, Any]:
         """Return the values that every page's frame shows."""
-        found = await self.accounts.projects.of(self.user) if self.user is not None else ()
+        found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
         if current is None and projects:
             current = projects[0]
         role = next((each.role for one, each in found if current and one.id == current.id), None)
         return {**self._outside(projects, current, self._parts(role)), "role": role}
+
+    async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
+        """Return the user's projects, read once by a page that only shows."""
+        if self.user is None:
+            return ()
+        if self._found is None or self.exchange.method != "GET":
+            self._found = await self.accounts.projects.of(self.user)
+        return self._found
 
     def _outside(
         self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]

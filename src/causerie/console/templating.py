@@ -104,10 +104,7 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
 
 
 def since(at: datetime, now: datetime) -> str:
-    """Return the time from ``now`` in words, the ones that ``static/times.js`` has in English.
-
-    So nothing on a page moves when the script shows it again.
-    """
+    """Return the time from ``now`` in words."""
     seconds = (at - now).total_seconds()
     for unit, length in _UNITS:
         if abs(seconds) < length:

@@ -37,6 +37,8 @@ class CallStats:
 
     def day(self) -> CallCounts | None:
         """Return the counts of the last day, or ``None`` if no call was delivered."""
+        if not self._quarters:
+            return None
         since = self._number() - _QUARTERS
         total: Counter[CallClass] = Counter()
         for number, counts in self._quarters:

@@ -51,6 +51,8 @@ class Samples:
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Of the last so many seconds; ``None`` where nothing was measured in them."""
+        if not self._made:
+            return None
         now = self._clock()
         counted, percentiles = self._known.get(window, (float("-inf"), None))
         if now - counted < _FRESH_SECONDS:

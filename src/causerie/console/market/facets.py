@@ -26,12 +26,12 @@ class Facets:
 def facets(entries: Sequence[Searchable]) -> Facets:
     """Of all entries, whatever is searched for."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
-    parameters = frozenset[str]().union(*(one.parameters for one in entries))
+    parameters = frozenset[str]().union(*{one.parameters for one in entries})
     return Facets(
         sorted(authors.items(), key=lambda each: each[0].casefold()),
         grouped(sorted(parameters)),
-        sorted(frozenset[str]().union(*(one.input_modalities for one in entries))),
-        sorted(frozenset[str]().union(*map(gives, entries))),
+        sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
+        sorted(frozenset[str]().union(*{gives(one) for one in entries})),
         any(one.ends is not None for one in entries),
         0 < sum(one.price == 0 for one in entries) < len(entries),
     )

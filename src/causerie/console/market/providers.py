@@ -10,6 +10,7 @@ from urllib.parse import quote
 from causerie.catalog.door_catalog import DayReader
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
+from causerie.catalog.tariff import Tariff
 from causerie.console.market.row import ModelPrice, path_of, price
 from causerie.protocol.target_stats import UNKNOWN
 
@@ -27,7 +28,7 @@ class ProviderOffer:
     target: str
     up: bool
     context: int | None
-    price: ModelPrice
+    tariff: Tariff
     quantization: str | None
     private: bool
     latency: float | None
@@ -38,6 +39,11 @@ class ProviderOffer:
     def path(self) -> str:
         """Of the model's page, below the console's own."""
         return path_of(self.id)
+
+    @property
+    def price(self) -> ModelPrice:
+        """By the million, which the list of providers does not need."""
+        return price(self.tariff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class ProviderRow:
     @property
     def free(self) -> int:
         """Return how many of its endpoints cost nothing."""
-        return sum(each.price.free for each in self.offers)
+        return sum(each.tariff.free for each in self.offers)
 
     @property
     def private(self) -> int:
@@ -107,7 +113,7 @@ def _offer(one: Listing, endpoint: CatalogEndpoint) -> ProviderOffer:
         target=endpoint.name,
         up=stats.up,
         context=endpoint.profile.context_length,
-        price=price(endpoint.tariff),
+        tariff=endpoint.tariff,
         quantization=endpoint.quantization,
         private=endpoint.private,
         latency=latency.p50 if latency else None,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
+from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, ROWS, SORTS, CatalogQuery
 from causerie.console.catalogue import StatusBadge, anchor, best, target_badges
 from causerie.console.market.comparison import MOST
 from causerie.console.market.facets import facets
@@ -85,9 +85,10 @@ class ModelsPages:
             "callable_ids": callable_ids,
             "count": len(found),
             "total": len(entries),
-            "pages": -(-len(found) // PAGE),
-            "first": (search.page - 1) * PAGE + 1,
+            "pages": -(-len(found) // search.rows),
+            "first": (search.page - 1) * search.rows + 1,
             "problem": problem,
+            "choice": ROWS,
             "most": MOST,
         }
         status = problem.status if problem is not None else 200

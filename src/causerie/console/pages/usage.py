@@ -18,7 +18,7 @@ from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Step, U
 from causerie.console.charts import Chart, lines, stacked
 from causerie.console.fields import FormFields
 from causerie.console.names import DisplayNames, names_of
-from causerie.console.paging import PAGE, page_of
+from causerie.console.paging import page_of
 from causerie.console.periods import LENGTHS, ReportPeriod, period
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
@@ -29,6 +29,7 @@ _COUNTED = (
     *("prompt", "cached", "completion", "reasoning"),
 )
 _SUMMED = (*_COUNTED, "cost", "first_tokens")
+_SPEEDS = 50  # of groups, in a table that has no pages
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
 
@@ -173,8 +174,8 @@ async def _page(context: RequestContext, project: str | None) -> None:
         total=await asyncio.to_thread(total, groups),
         chart=await reader.chart(wish, names),
         speed=await reader.speed(wish) if timed else None,
-        speeds=speeds[:PAGE],
-        speeds_left_out=max(len(speeds) - PAGE, 0),
+        speeds=speeds[:_SPEEDS],
+        speeds_left_out=max(len(speeds) - _SPEEDS, 0),
         speeds_by=_TITLES[wish.timed],
         page=page,
         hourly=wish.period.step is Step.HOUR,

@@ -16,8 +16,16 @@ let marking = 0; // the frame in which the contents are marked
 let read = null; // the link in the contents to what is being read
 const part = (form, name) => form.querySelector(`[data-${name}]`);
 
-// In a narrow window all fields of all operations are many screens: their groups are closed there.
-if (matchMedia("(max-width: 46rem)").matches) {
+// In a narrow window all operations with their fields are many screens: what they hold is closed there.
+const narrowed = matchMedia("(max-width: 46rem)");
+const folds = [...document.querySelectorAll("details.docs-fold")];
+
+function fold() {
+  for (const each of folds) each.open = !narrowed.matches;
+}
+narrowed.addEventListener("change", fold);
+fold();
+if (narrowed.matches) {
   for (const group of document.querySelectorAll("details.param-group")) group.open = false;
 }
 
@@ -192,6 +200,7 @@ function search() {
   }
   for (const group of document.querySelectorAll("[data-group]")) {
     group.hidden = !group.querySelector("[data-found]:not([hidden])");
+    if (words.length) for (const each of group.querySelectorAll(":scope > .docs-fold")) each.open = true;
   }
   document.getElementById("none").hidden = count > 0;
   document.getElementById("found").textContent = words.length ? `${count} found.` : "";
@@ -205,6 +214,7 @@ function narrow(part, words) {
   const rows = [...part.querySelectorAll("[data-row]")];
   const fit = rows.filter((row) => rest.every((word) => wordsOf(row).includes(word)));
   for (const row of rows) row.hidden = rest.length > 0 && !fit.includes(row);
+  if (words.length) for (const each of part.querySelectorAll(".docs-fold")) each.open = true;
   for (const group of part.querySelectorAll(".param-group")) {
     group.hidden = !group.querySelector("[data-row]:not([hidden])");
     if (words.length) group.open = true;
@@ -250,6 +260,7 @@ function reveal() {
     search();
   }
   if (target instanceof HTMLDetailsElement) target.open = true;
+  for (const each of [target.closest(".docs-fold"), target.querySelector(":scope > .docs-fold")]) if (each) each.open = true;
   target.scrollIntoView();
 }
 

@@ -6,12 +6,20 @@ const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
 const PAGE = 8;
 
-const dialog = document.getElementById("picker");
+const dialog = document.getElementById("picker") ?? taken();
 const find = document.getElementById("picker-find");
 const list = document.getElementById("picker-list");
 const count = document.getElementById("picker-count");
 let current = null; // the Picker whose options are listed
+let unnamed = 0; // selects of rows, which have no id of their own
 let active = -1; // place of the option that Enter takes
+
+/** The list of a form that may be in a dialog: it is taken out of its template, and stays for the next form. */
+function taken() {
+  const made = document.getElementById("picker-kept")?.content.querySelector("dialog") ?? null;
+  if (made) document.body.append(made);
+  return made;
+}
 
 /** Options with all of the words. First come those that begin with what was typed; of nothing, the chosen one. */
 export function matching(options, typed) {
@@ -82,7 +90,10 @@ export class Picker {
   constructor(select) {
     this.select = select;
     this.what = select.dataset.picks ?? "model";
-    this.label = document.querySelector(`label[for="${select.id}"]`);
+    select.id ||= `picked-${unnamed += 1}`;
+    const around = select.closest("label");
+    this.label = around ?? document.querySelector(`label[for="${select.id}"]`);
+    this.title = (around?.firstChild ?? this.label).textContent.trim();
     this.button = document.createElement("button");
     Object.assign(this.button, { type: "button", id: `${select.id}-picker`, className: "input picker-button cut" });
     this.button.setAttribute("aria-haspopup", "dialog");
@@ -101,7 +112,7 @@ export class Picker {
     this.label.htmlFor = many ? this.button.id : this.select.id;
     const chosen = this.select.selectedOptions[0]?.text ?? "";
     this.button.textContent = this.button.title = chosen;
-    this.button.setAttribute("aria-label", `${this.label.textContent}: ${chosen}`);
+    this.button.setAttribute("aria-label", `${this.title}: ${chosen}`);
   }
 
   /** Open the list for an arrow, as a select does, and for a letter, which the search gets. */
@@ -117,7 +128,7 @@ export class Picker {
     find.value = "";
     find.placeholder = `Find a ${this.what}`;
     find.setAttribute("aria-label", find.placeholder);
-    list.setAttribute("aria-label", this.label.textContent);
+    list.setAttribute("aria-label", this.title);
     dialog.setAttribute("aria-label", `Choose a ${this.what}`);
     const place = this.button.getBoundingClientRect();
     dialog.style.setProperty("--left", `${Math.max(8, Math.min(place.left, innerWidth - 432))}px`);

@@ -2,4 +2,11 @@
 
 import { Picker } from "./picker.js";
 
-for (const select of document.querySelectorAll("select[data-picks]")) new Picker(select);
+export function pickAll(part) {
+  for (const select of part.querySelectorAll("select[data-picks]:not([data-picked])")) {
+    select.dataset.picked = "";
+    new Picker(select);
+  }
+}
+
+pickAll(document);

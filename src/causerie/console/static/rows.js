@@ -1,6 +1,12 @@
 // Rows of a form that can be added and taken away, parts that a choice shows, and tabs.
 
+/** Selects with more options than picker.js calls few are searched; the script comes where a form has some. */
+function pick(part) {
+  if (part.querySelector("select[data-picks]:not([data-picked]):has(option:nth-child(9))")) import("./picks.js").then(({ pickAll }) => pickAll(part));
+}
+
 function follow(part) {
+  pick(part);
   for (const row of part.querySelectorAll("[data-plain]")) row.remove(); // for who has no scripts
   for (const element of part.querySelectorAll("[data-shown-by]")) {
     const [name, value] = element.dataset.shownBy.split("=");
@@ -25,6 +31,7 @@ document.addEventListener("click", (event) => {
     const template = document.getElementById(adder.dataset.addRow);
     const row = template.content.firstElementChild.cloneNode(true);
     document.getElementById(`${adder.dataset.addRow}-rows`).append(row);
+    pick(row);
     row.querySelector("select, input")?.focus();
   }
   const row = target?.closest("[data-remove-row]")?.closest(".row");

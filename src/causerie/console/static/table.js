@@ -113,6 +113,7 @@ function narrow(box) {
   const field = document.querySelector(`[data-filters="${CSS.escape(box.dataset.table)}"] input`);
   if (!field) return;
   const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length && !box.querySelector("tr[hidden], [data-row][hidden]")) return;
   for (const row of rowsOf(box)) {
     const text = row.textContent.toLowerCase();
     row.hidden = !words.every((word) => text.includes(word));
