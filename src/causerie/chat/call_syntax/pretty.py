@@ -29,6 +29,7 @@ _CHARACTER = rf"({_PLAIN}|{_UNIT}|{_PAIR})"
 _COUNTED = rf"({_PLAIN}|{_UNIT})"
 _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
+_MOST_EXACT = 2**53  # of whole numbers as floats
 _RULES = (*_LENGTHS, "pattern", "format", "allOf")
 
 
@@ -73,6 +74,8 @@ class _Pretty(ArgumentRules[None]):
             return self._enclosed(self._open_object, members, self._close_object)
         if isinstance(value, list):
             return self._enclosed(self._open_array, map(self._constant, value), self._close_array)
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_EXACT:
+            return f"({self._text(value)} | {self._text(int(value))})"
         return self._text(value)
 
     def _enclosed(self, begin: str, parts: Iterable[str], end: str) -> str:
