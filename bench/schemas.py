@@ -173,22 +173,18 @@ def known(results: Path | None) -> dict[str, Outcome]:
 
 
 async def measure(
-    found: Sequence[Case], vocabulary: str | None, results: Path | None
+    found: Sequence[Case], compiler: Compiler, vocabulary: str | None, results: Path | None
 ) -> list[Outcome]:
     """Measure the schemas that ``results`` lacks, and return the outcomes of all."""
     done = known(results)
-    compiler = Compiler(reader=READER, patience=PATIENCE)
-    try:
-        with results.open("a") if results else nullcontext() as out:
-            for case in found:
-                if case.name in done:
-                    continue
-                done[case.name] = outcome = await measured(case, compiler, vocabulary)
-                if out is not None:
-                    out.write(json.dumps(asdict(outcome)) + "\n")
-                    out.flush()
-    finally:
-        await compiler.stop()
+    with results.open("a") if results else nullcontext() as out:
+        for case in found:
+            if case.name in done:
+                continue
+            done[case.name] = outcome = await measured(case, compiler, vocabulary)
+            if out is not None:
+                out.write(json.dumps(asdict(outcome)) + "\n")
+                out.flush()
     return [done[case.name] for case in found]
 
 
@@ -198,7 +194,11 @@ async def run(arguments: argparse.Namespace) -> None:
     found = [_with(documents, case) for case in cases(arguments.corpus)]
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
-    outcomes = await measure(found, arguments.vocabulary, arguments.results)
+    compiler = Compiler(reader=READER, patience=PATIENCE)
+    try:
+        outcomes = await measure(found, compiler, arguments.vocabulary, arguments.results)
+    finally:
+        await compiler.stop()
     for line in report(outcomes, verbose=arguments.verbose):
         print(line)
 

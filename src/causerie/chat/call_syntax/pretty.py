@@ -119,7 +119,7 @@ class _Pretty(ArgumentRules[None]):
         members = members_of(choice, _KEY, lambda name: True)
         if members is None:
             return None
-        if members.free and (members.named or len(members.free) > 1):
+        if members.free and (choice.get("properties") or members.named or len(members.free) > 1):
             raise refused(choice, "keys of the model's own stand alongside others.")
         parts = [
             (one.required, f"{self._text(one.name)} {self._colon} {self._item(one.schema)}")
