@@ -19,7 +19,7 @@ from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
 _TOKENIZER = LLTokenizer("byte")
-_TRIES = 50_000  # states that the search for an order may pass
+_TRIES = 5_000  # states that the search for an order may pass
 _HOLDING_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _HOLDING_DATA = ("const", "enum", "default", "examples", "example")
 _OF_DRAFT_6 = {"const", "contains", "propertyNames"}

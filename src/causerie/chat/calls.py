@@ -167,7 +167,8 @@ class SectionReader:
     def feed(self, text: str) -> Sequence[CallPart]:
         """Read the next piece of text."""
         parts: list[CallPart] = []
-        self.unread += text
+        if not self._call.started:
+            self.unread += text
         left: str | None = text
         try:
             while self.rest is None and left is not None:
