@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from causerie.chat.call_syntax.base import Schema
+from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
 from causerie.chat.call_syntax.items import items_of
@@ -119,7 +119,7 @@ class _Pretty(ArgumentRules[None]):
         members = members_of(choice, _KEY, lambda name: True)
         if members is None:
             return None
-        if members.free and (choice.get("properties") or members.named or len(members.free) > 1):
+        if members.free and (members.named or len(members.free) > 1):
             raise refused(choice, "keys of the model's own stand alongside others.")
         parts = [
             (one.required, f"{self._text(one.name)} {self._colon} {self._item(one.schema)}")
@@ -132,10 +132,12 @@ class _Pretty(ArgumentRules[None]):
         return f"{self._open_object} {inside} {self._close_object}"
 
     def _free_key(self, choice: Schema) -> str:
-        """Return the rule for the names that no property has, where nothing else is named."""
-        patterns = [*patterns_of(choice)]
+        """Return the rule for the names that no property has, where no other is possible."""
+        patterns, shut = [*patterns_of(choice)], choice.get("properties")
+        names = shut if isinstance(shut, Mapping) else {}
         if not patterns:
-            return self.scope.terminal(_KEY)
-        if len(patterns) > 1 or choice.get("additionalProperties") is not False:
+            taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)
+            return self.scope.terminal(" & ".join([_KEY, *taken]))
+        if names or len(patterns) > 1 or choice.get("additionalProperties") is not False:
             raise refused(choice, "keys of one pattern stand alongside others.")
         return self.scope.json({"type": "string", "pattern": patterns[0]})

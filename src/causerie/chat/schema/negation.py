@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from typing import Any
 
 from causerie.chat.schema.keywords import TYPES, is_annotation
@@ -86,7 +86,7 @@ class SchemaNegation:
             return _union(self.of(part, depth + 1) for part in _list(value))
         if key in ("anyOf", "oneOf"):
             none = self._none(_list(value), depth)
-            return none if key == "anyOf" else _with_two(none, _list(value))
+            return none if key == "anyOf" else Opposite(none.ways, False)
         bound = _BOUNDS.get(key)
         way = bound(value) if bound is not None and is_number(value) else None
         return Opposite((way,), True) if way is not None else _NOTHING_SAID
@@ -116,14 +116,6 @@ class SchemaNegation:
             if ways
         )
         return Opposite(ways, all(one.complete for one in each))
-
-
-def _with_two(none: Opposite, options: Sequence[object]) -> Opposite:
-    """Return what breaks all options of a ``oneOf``, or follows two of them."""
-    pairs = [{"allOf": list(pair)} for pair in combinations(options, 2)]
-    if len(pairs) + len(none.ways) > _MOST:
-        return Opposite(none.ways, False)
-    return Opposite((*none.ways, *pairs), none.complete)
 
 
 def _with_first_item(item: Schema) -> Schema:
