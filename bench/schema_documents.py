@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -21,6 +22,9 @@ _TOKENIZER = LLTokenizer("byte")
 _TRIES = 5_000  # states that the search for an order may pass
 _HOLDING_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _HOLDING_DATA = ("const", "enum", "default", "examples", "example")
+_OF_DRAFT_6 = {"const", "contains", "propertyNames"}
+_OF_DRAFT_7 = {"if", "then", "else"}
+_LENGTHS = ("minLength", "maxLength")
 
 
 class Verdict(Enum):
@@ -29,6 +33,10 @@ class Verdict(Enum):
     ADMITTED = "admitted"
     ORDER = "excluded: its properties stand in another order than the schema's"
     UNNAMED = "excluded: it has properties that the schema neither names nor mentions"
+    LATER = "excluded: by a keyword that is newer than the draft of its `$schema`"
+    SPELLED = "excluded: a number is spelled otherwise (2.0 for 2, 1e-06 for 0.000001)"
+    FORMAT = "excluded: by a format, of which a part is admitted"
+    COUNTED = "excluded: a long string by a length beside a pattern that counts"
     EXCLUDED = "excluded"
 
 
@@ -49,6 +57,8 @@ class Judge:
         self._start = LLMatcher(_TOKENIZER, grammar, log_level=0)
         self._rules = rules
         self._orders = list(_orders(schema))
+        self._foreign_first = False  # names that a part of the schema lacks
+        self._written_as = _as_json  # a value without parts
 
     async def of(self, document: Any, *, why: bool = True) -> Judgement:
         """Return what becomes of a document; ``why`` looks for the rule that excludes it."""
@@ -59,12 +69,26 @@ class Judge:
             return Judgement(Verdict.EXCLUDED if fault else Verdict.ADMITTED, True, fault)
         if not why:
             return Judgement(Verdict.EXCLUDED, False, fault)
-        if not fault and self._in_order(document):
-            return Judgement(Verdict.ORDER, False)
-        opened = _opened(self._schema)
-        if opened != self._schema and await _admitted(opened, document):
-            return Judgement(Verdict.UNNAMED, False, fault)
+        if not fault and (verdict := self._own_verdict(document)) is not None:
+            return Judgement(verdict, False)
+        for verdict, other in (
+            (Verdict.UNNAMED, _opened(self._schema)),
+            (Verdict.LATER, _opened(_of_its_draft(self._schema))),
+            (Verdict.FORMAT, _opened(_less(self._schema, {"format"}))),
+            (Verdict.COUNTED, _opened(_uncounted(self._schema))),
+        ):
+            if other != self._schema and await _admitted(other, document):
+                return Judgement(verdict, False, fault)
         return Judgement(Verdict.EXCLUDED, False, fault or f"the grammar stops behind {stops!r}")
+
+    def _own_verdict(self, document: Any) -> Verdict | None:
+        """Return why the grammar excludes a document that it admits when written otherwise."""
+        if self._in_order(document):
+            return Verdict.ORDER
+        self._written_as = _respelled
+        found = self._in_order(document)
+        self._written_as = _as_json
+        return Verdict.SPELLED if found else None
 
     def _stops(self, text: str) -> str | None:
         """Return the last characters that the grammar admits, or ``None`` if it admits all."""
@@ -77,9 +101,11 @@ class Judge:
 
     def _in_order(self, document: Any) -> bool:
         """Return whether the grammar admits the document with its properties in some order."""
-        tries = iter(range(_TRIES))
-        ways = self._written(document, self._start, tries)
-        return any(matcher.is_accepting() for matcher in ways)
+        for self._foreign_first in (False, True):
+            ways = self._written(document, self._start, iter(range(_TRIES)))
+            if any(matcher.is_accepting() for matcher in ways):
+                return True
+        return False
 
     def _written(self, value: Any, at: LLMatcher, tries: Iterator[int]) -> Iterator[LLMatcher]:
         """Yield the states behind a value, whose properties stand in any order."""
@@ -87,7 +113,7 @@ class Judge:
             yield from self._members(value, at, tries, "{")
         elif isinstance(value, list) and value:
             yield from self._items(value, at, tries, "[")
-        elif (there := _behind(at, json.dumps(value, ensure_ascii=False), tries)) is not None:
+        elif (there := _behind(at, self._written_as(value), tries)) is not None:
             yield there
 
     def _members(
@@ -107,7 +133,8 @@ class Judge:
     def _sorted(self, names: Mapping[str, Any]) -> list[str]:
         """Return names in the order of the part of the schema that has most of them."""
         order = max(self._orders, key=lambda one: len(one.keys() & names.keys()), default={})
-        return sorted(names, key=lambda name: order.get(name, len(order)))
+        foreign = -1 if self._foreign_first else len(order)
+        return sorted(names, key=lambda name: order.get(name, foreign))
 
     def _items(
         self, left: list[Any], at: LLMatcher, tries: Iterator[int], before: str
@@ -133,7 +160,7 @@ async def _admitted(schema: Any, document: Any) -> bool:
         return False
     judge = Judge(schema, grammar_of(plan.expression, plan.rules), plan.checked or {})
     judged = await judge.of(document)
-    return judged.verdict in (Verdict.ADMITTED, Verdict.ORDER)
+    return judged.verdict in (Verdict.ADMITTED, Verdict.ORDER, Verdict.SPELLED)
 
 
 def _behind(at: LLMatcher, text: str, tries: Iterator[int]) -> LLMatcher | None:
@@ -171,3 +198,47 @@ def _opened(schema: Any) -> Any:
         for key, part in schema.items()
     }
     return {"additionalProperties": True, **made} if "properties" in schema else made
+
+
+def _uncounted(schema: Any) -> Any:
+    """Return the schema without the lengths beside patterns that count."""
+    if isinstance(schema, list):
+        return [_uncounted(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    counts = isinstance(pattern := schema.get("pattern"), str) and "{" in pattern
+    less = _LENGTHS if counts else ()
+    return {key: _uncounted(part) for key, part in schema.items() if key not in less}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _respelled(value: Any) -> str:
+    """Return JSON without a fraction of 0, and without an exponent."""
+    if not isinstance(value, float):
+        return _as_json(value)
+    return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")
+
+
+def _of_its_draft(schema: Any) -> Any:
+    """Return the schema without the keywords that its draft does not have yet."""
+    said = str(schema.get("$schema", "")) if isinstance(schema, Mapping) else ""
+    later = {"draft-04": _OF_DRAFT_6 | _OF_DRAFT_7, "draft-06": _OF_DRAFT_7}
+    found = next((names for draft, names in later.items() if draft in said), set[str]())
+    return _less(schema, found) if found else schema
+
+
+def _less(schema: Any, names: Collection[str]) -> Any:
+    if isinstance(schema, list):
+        return [_less(part, names) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: {name: _less(one, names) for name, one in part.items()}
+        if key in _HOLDING_SCHEMAS and isinstance(part, Mapping)
+        else _less(part, names)
+        for key, part in schema.items()
+        if key not in names
+    }

@@ -1,6 +1,7 @@
 """Schemas of a folder: refused, enforced by the grammar alone, or with the check of the answer.
 
 python bench/schemas.py --corpus FOLDER [--documents FOLDER] [--vocabulary FILE] [--sample 500]
+    [--results FILE]
 
 Reads every ``.json`` below FOLDER: a schema, a schema under ``json_schema``, a schema with
 documents as MaskBench has them, or a list of such as the official test suite has them.
@@ -10,6 +11,9 @@ counts, the refusals by class (no document satisfies the schema, it names a docu
 given, other) with their most frequent reasons, and the time from the schema to the verdict.
 Documents of the other folder are those that the official test suite has at http://localhost:1234/;
 each is put into the schemas that refer to it.
+
+FILE of the results gets a line of JSON for each schema as soon as it is known. A run that was
+interrupted goes on behind the lines that FILE has.
 
 For MaskBench FOLDER is ``maskbench/data`` of the repository ``guidance-ai/jsonschemabench``.
 """
@@ -24,8 +28,9 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,24 +67,25 @@ class Case:
     documents: tuple[tuple[Any, bool], ...] = ()
 
 
-@dataclass(slots=True)
-class Findings:
-    """Counts over all schemas."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one schema and its documents; ``reason`` is that of a refusal."""
 
-    total: int = 0
-    classes: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    refused: list[str] = field(default_factory=list)
-    left: int = 0
-    valid: int = 0
+    name: str
+    reason: str = ""
+    left: bool = False
+    """The check of the answer holds some rules."""
+    prepared: float = 0.0
+    """Seconds, as ``compiled``."""
+    compiled: float = 0.0
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Of valid documents, by the name of the verdict."""
     invalid: int = 0
-    verdicts: Counter[Verdict] = field(default_factory=Counter)
-    """Of valid documents."""
+    """Documents."""
     late: int = 0
     """Invalid documents that the grammar admits, and the last check excludes."""
-    wrong: list[str] = field(default_factory=list)
-    prepared: list[float] = field(default_factory=list)
-    compiled: list[float] = field(default_factory=list)
+    wrong: Sequence[str] = ()
+    """Valid documents that are excluded and invalid ones that are admitted, each with its file."""
 
 
 def cases(folder: Path) -> Iterator[Case]:
@@ -117,43 +123,69 @@ def _with(documents: Documents, case: Case) -> Case:
     return replace(case, schema=with_documents(Addresses(case.schema), documents).whole)
 
 
-async def measured(case: Case, compiler: Compiler, vocabulary: str | None, all_: Findings) -> None:
-    """Add one schema to the findings."""
-    all_.total += 1
+async def measured(case: Case, compiler: Compiler, vocabulary: str | None) -> Outcome:
+    """Return what becomes of one schema and its documents."""
     begin = time.perf_counter()
     try:
         prepared = prepare(case.schema, param="schema")
         output = JsonSchema(case.schema, "schema")
         plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
-        all_.prepared.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
+        written = time.perf_counter()
         grammar = grammar_of(plan.expression, plan.rules)
         await compiler.check(grammar, vocabulary=vocabulary, param="schema")
-        all_.compiled.append(time.perf_counter() - begin)
     except ServiceError as error:
-        reason = error.message.partition("cannot be enforced: ")[2] or error.message
-        all_.classes[next(name for name, said in _CLASSES.items() if said.search(reason))] += 1
-        all_.reasons[_NUMBERS.sub("N", reason)[:100]] += 1
-        all_.refused.append(f"{case.name}: {error.message[:160]}")
-        return
-    all_.left += bool(prepared.left)
-    await _compare(case, Judge(case.schema, grammar, prepared.rules), all_)
+        return Outcome(case.name, reason=error.message)
+    outcome = Outcome(
+        case.name,
+        left=bool(prepared.left),
+        prepared=written - begin,
+        compiled=time.perf_counter() - written,
+    )
+    return await _judged(case, Judge(case.schema, grammar, prepared.rules), outcome)
 
 
-async def _compare(case: Case, judge: Judge, all_: Findings) -> None:
+async def _judged(case: Case, judge: Judge, outcome: Outcome) -> Outcome:
+    """Return the outcome with what became of the documents."""
+    verdicts: Counter[str] = Counter()
+    late, wrong = 0, []
     for document, valid in case.documents:
         judged = await judge.of(document, why=valid)
-        written = json.dumps(document)[:200]
+        shown = f"{case.name}: {json.dumps(document)[:200]}"
         if valid:
-            all_.valid += 1
-            all_.verdicts[judged.verdict] += 1
+            verdicts[judged.verdict.name] += 1
             if judged.verdict is Verdict.EXCLUDED:
-                all_.wrong.append(f"valid, excluded: {case.name}: {written} {judged.fault}")
+                wrong.append(f"valid, excluded: {shown} {judged.fault}")
         else:
-            all_.invalid += 1
-            all_.late += judged.grammar and judged.verdict is Verdict.EXCLUDED
+            late += judged.grammar and judged.verdict is Verdict.EXCLUDED
             if judged.verdict is Verdict.ADMITTED:
-                all_.wrong.append(f"invalid, admitted: {case.name}: {written}")
+                wrong.append(f"invalid, admitted: {shown}")
+    invalid = sum(not valid for _, valid in case.documents)
+    return replace(outcome, verdicts=dict(verdicts), invalid=invalid, late=late, wrong=wrong)
+
+
+def known(results: Path | None) -> dict[str, Outcome]:
+    """Return the outcomes of an earlier run, by the name of the schema."""
+    if results is None or not results.exists():
+        return {}
+    lines = results.read_text().splitlines()
+    found = (Outcome(**json.loads(line)) for line in lines if line.strip())
+    return {outcome.name: outcome for outcome in found}
+
+
+async def measure(
+    found: Sequence[Case], compiler: Compiler, vocabulary: str | None, results: Path | None
+) -> list[Outcome]:
+    """Measure the schemas that ``results`` lacks, and return the outcomes of all."""
+    done = known(results)
+    with results.open("a") if results else nullcontext() as out:
+        for case in found:
+            if case.name in done:
+                continue
+            done[case.name] = outcome = await measured(case, compiler, vocabulary)
+            if out is not None:
+                out.write(json.dumps(asdict(outcome)) + "\n")
+                out.flush()
+    return [done[case.name] for case in found]
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -162,38 +194,54 @@ async def run(arguments: argparse.Namespace) -> None:
     found = [_with(documents, case) for case in cases(arguments.corpus)]
     if arguments.sample and len(found) > arguments.sample:
         found = random.Random(0).sample(found, arguments.sample)
-    all_ = Findings()
     compiler = Compiler(reader=READER, patience=PATIENCE)
     try:
-        for case in found:
-            await measured(case, compiler, arguments.vocabulary, all_)
+        outcomes = await measure(found, compiler, arguments.vocabulary, arguments.results)
     finally:
         await compiler.stop()
-    _print(all_, verbose=arguments.verbose)
+    for line in report(outcomes, verbose=arguments.verbose):
+        print(line)
 
 
-def _print(all_: Findings, *, verbose: bool) -> None:
-    refused = len(all_.refused)
-    share = 100 * refused / max(all_.total, 1)
-    print(
-        f"{all_.total} schemas, {refused} refused ({share:.2f} %), {all_.left} checked at the end"
+def report(outcomes: Sequence[Outcome], *, verbose: bool) -> Iterator[str]:
+    """Yield the lines of the findings."""
+    yield from _report_of_schemas(outcomes, 30 if verbose else 12)
+    wrong = [line for outcome in outcomes for line in outcome.wrong]
+    verdicts = sum((Counter(outcome.verdicts) for outcome in outcomes), Counter[str]())
+    yield f"{verdicts.total()} valid documents"
+    for verdict in Verdict:
+        yield f"{verdicts[verdict.name]:6} {verdict.value}"
+    invalid, late = (sum(getattr(each, of) for each in outcomes) for of in ("invalid", "late"))
+    admitted = sum(line.startswith("invalid") for line in wrong)
+    yield f"{invalid} invalid documents, {admitted} admitted, {late} by the grammar only"
+    refused = [f"{each.name}: {each.reason[:160]}" for each in outcomes if each.reason]
+    for line in [*wrong, *refused] if verbose else wrong[:10]:
+        yield f"       {line}"
+
+
+def _report_of_schemas(outcomes: Sequence[Outcome], most: int) -> Iterator[str]:
+    """Yield how many schemas are refused and why, and how long the others took."""
+    total = max(len(outcomes), 1)
+    reasons = [_reason(outcome) for outcome in outcomes if outcome.reason]
+    share, left = 100 * len(reasons) / total, sum(outcome.left for outcome in outcomes)
+    refused = f"{len(reasons)} refused ({share:.2f} %)"
+    yield f"{len(outcomes)} schemas, {refused}, {left} checked at the end"
+    classes = Counter(
+        next(name for name, said in _CLASSES.items() if said.search(one)) for one in reasons
     )
     for name in _CLASSES:
-        of = all_.classes[name]
-        print(f"{of:6} ({100 * of / max(all_.total, 1):.2f} %) {name}")
-    for reason, count in all_.reasons.most_common(30 if verbose else 12):
-        print(f"{count:6} {reason}")
-    for what, times in (("schema to grammar", all_.prepared), ("compilation", all_.compiled)):
-        if times:
+        yield f"{classes[name]:6} ({100 * classes[name] / total:.2f} %) {name}"
+    for reason, count in Counter(_NUMBERS.sub("N", one)[:100] for one in reasons).most_common(most):
+        yield f"{count:6} {reason}"
+    compiled = [outcome for outcome in outcomes if not outcome.reason]
+    for what, of in (("schema to grammar", "prepared"), ("compilation", "compiled")):
+        if times := [1000 * getattr(outcome, of) for outcome in compiled]:
             middle = statistics.median(times)
-            print(f"{what}: {1000 * middle:.1f} ms in the median, {1000 * max(times):.0f} at worst")
-    print(f"{all_.valid} valid documents")
-    for verdict in Verdict:
-        print(f"{all_.verdicts[verdict]:6} {verdict.value}")
-    admitted = sum(line.startswith("invalid") for line in all_.wrong)
-    print(f"{all_.invalid} invalid documents, {admitted} admitted, {all_.late} by the grammar only")
-    for line in [*all_.wrong, *all_.refused] if verbose else all_.wrong[:10]:
-        print("      ", line)
+            yield f"{what}: {middle:.1f} ms in the median, {max(times):.0f} at worst"
+
+
+def _reason(outcome: Outcome) -> str:
+    return outcome.reason.partition("cannot be enforced: ")[2] or outcome.reason
 
 
 def main() -> None:
@@ -203,6 +251,9 @@ def main() -> None:
     parser.add_argument("--documents", type=Path, help="documents that schemas may refer to")
     parser.add_argument("--vocabulary", help="model file whose tokens the grammars are compiled by")
     parser.add_argument("--sample", type=int, help="so many of the schemas, chosen at random")
+    parser.add_argument(
+        "--results", type=Path, help="file of JSON lines, which a later run goes on"
+    )
     parser.add_argument("--verbose", action="store_true", help="name every schema")
     asyncio.run(run(parser.parse_args()))
 

@@ -288,9 +288,9 @@ def with_a_key_without_value(form: ModelFormat, made: Sequence[Call]) -> str | N
     empty = f"{listed.before}days{listed.between}{listed.after}"
     text = write_calls(calls, made)
     first = write_calls(calls, made[:1]).removesuffix(calls.end)
-    tail = calls.call[-1]
-    assert isinstance(tail, Literal)
-    return text.replace(first, first.removesuffix(tail.text) + empty + tail.text, 1)
+    last = calls.call[-1]
+    tail = last.text if isinstance(last, Literal) else ""
+    return text.replace(first, first.removesuffix(tail) + empty + tail, 1)
 
 
 def with_half_a_pair(form: ModelFormat, made: Sequence[Call]) -> str | None:

@@ -88,7 +88,7 @@ def read(
     events = []
     for piece in pieces(text, size, cuts):
         events += parser.feed(piece)
-    events += parser.finish()
+    events += [*parser.end(), *parser.finish()]
     for event in events:
         match event:
             case ReasoningDelta(said):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chatkit import Unchecked
 
 from causerie.engines.fake import FakeEngine, FakeScript
 
@@ -62,3 +63,43 @@ async def test_documents_are_written_at_random(bench: Any, tmp_path: Path) -> No
     writer, results = bench.RandomWriter("m"), tmp_path / "results.jsonl"
     counts = await bench.decode(writer, found, results, 1000, at_once=2)
     assert counts == {"valid": 2, "refused": 1, "failed": 1}
+
+
+MASKBENCH: dict[str, tuple[Any, list[Any], list[Any]]] = {
+    "fits.json": (
+        {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]},
+        [{"a": 1}, {"b": 0, "a": 1}, {"a": 1, "c": 2}, {"a": 1.0}],
+        [{"a": "x"}, {}],
+    ),
+    "late.json": (
+        {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+        [[1, 2]],
+        [[1, 1]],
+    ),
+    "never.json": ({"type": "string", "enum": []}, ["x"], []),
+}
+
+
+async def test_documents_are_judged_and_a_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    schemas = import_module("schemas")
+    folder, results = tmp_path / "data", tmp_path / "results.jsonl"
+    folder.mkdir()
+    for name, (schema, valid, invalid) in MASKBENCH.items():
+        tests = [{"data": one, "valid": one in valid} for one in (*valid, *invalid)]
+        (folder / name).write_text(json.dumps({"schema": schema, "tests": tests}))
+    found = list(schemas.cases(folder))
+    await schemas.measure(found[:1], Unchecked(), None, results)
+    outcomes = await schemas.measure(found, Unchecked(), None, results)
+    fits, late, never = outcomes
+    assert fits.verdicts == {"ADMITTED": 1, "ORDER": 1, "UNNAMED": 1, "SPELLED": 1}
+    assert (fits.invalid, fits.late, fits.wrong) == (2, 0, [])
+    assert (late.verdicts, late.invalid, late.late) == ({"ADMITTED": 1}, 1, 1)
+    assert "no document" in never.reason
+    assert [json.loads(line)["name"] for line in results.read_text().splitlines()] == [*MASKBENCH]
+    lines = list(schemas.report(outcomes, verbose=False))
+    assert lines[0] == "3 schemas, 1 refused (33.33 %), 1 checked at the end"
+    assert "5 valid documents" in lines
+    assert "3 invalid documents, 0 admitted, 1 by the grammar only" in lines

@@ -129,3 +129,20 @@ async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() 
                 await anext(aiter(answer.events))
         assert engine.requests[-1].grammar == alone.requests[-1].grammar
     assert len({each.grammar for each in engine.requests}) >= 8
+
+
+@pytest.mark.parametrize("declared", ["array", "string", [], ["array", "null"]])
+async def test_parameters_that_admit_no_object_are_refused(declared: object) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await of(asked(weather("g"), Tool("f", {"type": declared})), SchemaCache())
+    error = refused.value
+    assert (error.code, error.param) == ("unsupported_schema", "tools[1].function.parameters")
+    assert "`f`" in error.message
+    assert '`type` must be "object"' in error.message
+
+
+async def test_arguments_are_objects_where_other_types_are_declared_too() -> None:
+    schema = {**WEATHER, "type": ["object", "null"], "nullable": True}
+    found = await of(asked(Tool("f", schema)), SchemaCache())
+    assert found.admits("f", '{"city": "Bonn"}')
+    assert not found.admits("f", "null")

@@ -229,6 +229,11 @@ FAMILIES: list[tuple[str, str, Told]] = [
         Told("Hm.", "I look.", [("get_weather", PARIS), ("now", {})]),
     ),
     (
+        "muse",  # what is said between calls is for the user, too
+        f" to=commentary<|message|>I look.{NEXT} to=get_weather<|message|>{WEATHER}<|eot|>",
+        Told(answer="I look.", calls=[("get_weather", PARIS)]),
+    ),
+    (
         "muse",  # the name of a function for that of its namespace, too
         f" to=get_weather.get_weather<|message|>{DOUBLED}{NEXT} to=user<|message|>There.<|eot|>",
         Told(answer="There.", calls=[("get_weather", PARIS)]),

@@ -291,6 +291,37 @@ async def test_a_part_whose_bounds_contradict_each_other_is_left_out(
     assert not admits(grammar, f'{{"a": null, "b": {written}}}')
 
 
+# Each schema, documents that follow it, and documents that do not.
+EXCLUSIONS: list[tuple[Any, list[Any], list[Any]]] = [
+    (
+        {"type": "object", "not": {"required": ["a", "b"]}},
+        [{}, {"a": 1}, {"b": 1, "c": 2}],
+        [{"a": 1, "b": 2}, {"c": 0, "a": 1, "b": 2}],
+    ),
+    ({"type": "object", "properties": {"a": False}}, [{}, {"b": 1}], [{"a": 1}]),
+    (
+        {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+        [{}, {"c": 1}, {"a": 1, "b": 2}],
+        [{"a": 1}],
+    ),
+    (
+        {"oneOf": [{}, {"type": "string"}, {"type": "array", "items": {"type": "integer"}}]},
+        [1, ["a"], {"a": 1}],
+        ["a", [1]],
+    ),
+    ({"enum": [2.0, 3, 0.5]}, [2.0, 2, 3, 0.5], [5]),
+]
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), EXCLUSIONS)
+async def test_what_is_excluded_leaves_the_rest(
+    schema: Any, valid: list[Any], invalid: list[Any]
+) -> None:
+    grammar = await grammar_of(JsonSchema(schema, "s"))
+    assert [each for each in valid if not admits(grammar, json.dumps(each))] == []
+    assert [each for each in invalid if admits(grammar, json.dumps(each))] == []
+
+
 @pytest.mark.parametrize("name", ["^a", "a$", "a"])
 async def test_names_that_a_pattern_excludes_are_not_written(name: str) -> None:
     others = {"type": "object", "additionalProperties": {"type": "integer"}}

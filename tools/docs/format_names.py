@@ -9,6 +9,7 @@ Names = Mapping[str, tuple[str, ...]]
 
 VLLM: Names = {
     "apertus": ("apertus",),
+    "beam": ("beam",),
     "cohere_command3": ("command-r7b",),
     "cohere_command4": ("command-a",),
     "deepseek_v3": ("deepseek-v3", "deepseek-r1", "deepseek-r1-switched"),
@@ -47,7 +48,9 @@ VLLM: Names = {
     "minimax_m2": ("minimax-m2",),
     "minimax_m3": ("minimax-m3",),
     "mistral": ("mistral", "mistral-small-3.2", "mistral-nemo", "magistral"),
+    "muse": ("muse",),
     "muse_glimmer": ("muse",),
+    "musespark1x": ("muse",),
     "olmo3": ("olmo-3", "olmo-3-think"),
     "openai": ("gpt-oss",),
     "phi4_mini_json": ("phi-4-mini",),
@@ -61,13 +64,13 @@ VLLM: Names = {
     "solar_open2": ("solar-open-2",),
     "step3": ("step-3",),
     "step3p5": ("step-3.5",),
+    "step5": ("qwen-3-coder", "qwen-3.5"),
     "xlam": ("xlam-2",),
 }
 
 SGLANG: Names = {
     "apertus2509": ("apertus",),
-    # A call has its name in the header alone, and only the end of the text ends the last one.
-    "beam": (),
+    "beam": ("beam",),
     "cohere_command4": ("command-a",),
     "deepseekv3": ("deepseek-v3", "deepseek-r1"),
     "deepseekv31": ("deepseek-v3.1",),
@@ -116,6 +119,7 @@ LLAMA_CPP: Names = {
     "gemma4": ("gemma-4",),
     "gigachat-v3": ("gigachat-3", "gigachat-3.1"),
     "gpt-oss": ("gpt-oss",),
+    "harmony-xml": ("beam",),
     "inkling": ("inkling",),
     "k2-horizon": ("k2-horizon",),
     "kimi-k2": ("kimi-k2", "kimi-k2-thinking", "kimi-k2.5"),

@@ -52,9 +52,10 @@ as a string, JSON between tags, another key for the arguments, other line
 breaks, missing ids, brackets or closing markers, or a section without its first
 marker where each call has one of its own. It is a call only if it names
 an offered function and has the arguments that the function needs; otherwise it
-stays text. Messages on channels (gpt-oss, llm-jp) are read with the recipient
+stays text. Messages on channels (gpt-oss, llm-jp, beam) are read with the recipient
 before or behind the channel. A message to a tool that was not offered is
-reasoning.
+reasoning. A call of beam ends with its message; one that meets the limit of tokens between
+two parameters is half a call.
 
 A call that begins inside the reasoning ends it. With a forced call that holds where the
 first markers of both are control tokens of the model; else reasoning ends at its own marker.

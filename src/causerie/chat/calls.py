@@ -71,13 +71,14 @@ class _Call:
 
 def _edges(form: CallSection) -> tuple[list[str], list[str]]:
     """Return the texts that a call may begin with, and the markers that may end it."""
-    fixed = [one.text for one in form.call if isinstance(one, Literal)] or [""]
-    heads = (text.partition("{")[0] for text in (form.begin, fixed[0]))
+    fixed = [one for one in form.call if isinstance(one, Literal)] or [Literal("")]
+    heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
     triggers = [mark for mark in form.triggers if not mark.endswith(('"', "="))]
     marks = [mark for mark in opening if mark.endswith((">", "]", "json"))]
-    closing = [mark for mark in markers(fixed[-1]) if mark.endswith(">")]
-    ends = [*closing[-1:], *markers(form.end)]
+    last = (fixed[-1].text, *fixed[-1].also)
+    closing = ([mark for mark in markers(text) if mark.endswith(">")] for text in last)
+    ends = [*(mark for marks in closing for mark in marks[-1:]), *markers(form.end)]
     return [form.separator.strip(), *triggers, *marks], ends
 
 
@@ -153,10 +154,21 @@ class SectionReader:
         """Return whether a call has started and not ended."""
         return self._call.started
 
+    @property
+    def awaits_end(self) -> bool:
+        """Return whether the end of its message may be all that the call lacks."""
+        if self._lenient is not None:
+            return True
+        if isinstance(self._reader, ParameterReader):
+            return self._reader.is_between
+        unread = self._reader is None and self._step == self._read_segment
+        return unread and isinstance(self._queue[0], ParameterList)
+
     def feed(self, text: str) -> Sequence[CallPart]:
         """Read the next piece of text."""
         parts: list[CallPart] = []
-        self.unread += text
+        if not self._call.started:
+            self.unread += text
         left: str | None = text
         try:
             while self.rest is None and left is not None:

@@ -23,6 +23,7 @@ from causerie.chat.call_syntax.plain import call_id_grammar
 from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.call_syntax.python import python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
+from causerie.chat.call_tail import markers
 from causerie.chat.calls import name_triggers
 from causerie.chat.formats.format import (
     CallId,
@@ -181,6 +182,8 @@ def _body(
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
         return said or text.free()
+    if form.calls.addressed:
+        text.shut = f"[ \\n]*{spelled(_first(form.calls))}"
     if calls.forbidden:
         return said or text.free_without(_markers(form.calls))
     section = _Section(form.calls, calls, text)
@@ -209,7 +212,7 @@ def _unmarked(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str
     )
     if found is None:
         return []
-    text.shut = found.shut
+    text.shut = f"({text.shut}|{found.shut})" if text.shut else found.shut
     text.include(found.rules)
     return [text.free_before(found.expression)]
 
@@ -219,7 +222,22 @@ def _markers(calls: CallSection) -> tuple[str, ...]:
 
     JSON at the start of a reply is a call only where calls are possible.
     """
+    if calls.addressed:
+        behind = next(one for one in calls.call[1:] if isinstance(one, Literal))
+        return (_opening(calls), behind.text)
     return () if calls.at_start else (*_held(calls), *calls.lead_ins)
+
+
+def _opening(calls: CallSection) -> str:
+    """Return the text from the marker of a message to a call that begins it."""
+    last = markers(calls.separator)[-1]
+    return calls.separator[calls.separator.index(last) :] + _first(calls)
+
+
+def _first(calls: CallSection) -> str:
+    """Return the text that a call begins with, which has one."""
+    assert isinstance(calls.call[0], Literal)
+    return calls.call[0].text
 
 
 def _held(calls: CallSection) -> tuple[str, ...]:
@@ -268,11 +286,22 @@ class _Section:
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
             return [self._from_start(), *resumed]
+        if form.addressed:
+            return self._addressed()
         if form.is_named:
             return [text.free_before(self._rest())] if self._ends_names() else []
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in _held(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
+        return options
+
+    def _addressed(self) -> list[str]:
+        """Return calls at the beginning of a message, which no other text may begin like."""
+        form, text = self._form, self._text
+        begun = (Literal(form.lead + _first(form)), *form.call[1:])  # one lexeme, as free text is
+        options = [text.free_before(self._with_first(begun))]
+        if not text.is_control(opening := _opening(form)):  # which is text like any other
+            options.append(f"{text.free_until(opening)} {self.behind(_first(form))}")
         return options
 
     def _ends_names(self) -> bool:

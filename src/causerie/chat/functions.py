@@ -15,7 +15,7 @@ from causerie.chat.encoding import spells
 from causerie.chat.schema import prepare
 from causerie.chat.schema.finite import without_endless
 from causerie.chat.schema.keywords import ignored_sibling
-from causerie.chat.schema.refusal import of_function
+from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.chat.schema.siblings import without_siblings
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate_json
@@ -72,8 +72,8 @@ def _checked(
     for index, tool in asked:
         param = f"tools[{index}].function.parameters"
         parameters, siblings = without_siblings(tool.parameters)
-        schema = closed_schema(parameters)
         try:
+            schema = closed_schema(_of_objects(parameters, param))
             prepared = prepare(schema, param=param)
         except InvalidRequest as refused:
             raise of_function(tool.name, refused) from None
@@ -84,3 +84,15 @@ def _checked(
         arguments[tool.name] = prepared.rules
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
     return Functions(tools, text, spell, arguments, watched, tuple(ignored))
+
+
+def _of_objects(parameters: Schema, param: str) -> Schema:
+    """Return the parameters without other types than ``object``; raise where that is none."""
+    declared = parameters.get("type", "object")
+    kinds = declared if isinstance(declared, list) else [declared]
+    if "object" not in kinds and all(isinstance(kind, str) for kind in kinds):
+        written = json.dumps(declared)
+        reason = f'arguments are a JSON object, so `type` must be "object", not {written[:100]}.'
+        raise unsupported(param, reason, "#/type")
+    rest = {key: value for key, value in parameters.items() if key != "nullable"}
+    return {**rest, "type": "object"} if "object" in kinds else rest

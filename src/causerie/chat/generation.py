@@ -113,6 +113,7 @@ class Generation:
     # Tokens among them that another has counted, less those that the engine has not reported.
     _uncounted: int = field(init=False, default=0)
     _reason: FinishReason = field(init=False, default="length")
+    _ended: bool = field(init=False, default=False)  # by the model
     _first_run: bool = field(init=False, default=True)
     _run_began: int = field(init=False, default=0)  # of the generated: where the last run did
     _beyond: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
@@ -236,6 +237,7 @@ class Generation:
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
+            self._ended = True
             self._end("stop")
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
@@ -424,13 +426,14 @@ class Generation:
         output = self._output
         if output.stopped:
             return []
+        ended = self._placed(self._parser.end()) if self._ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         half = self._parser.under_way or self._before_forced_call
         self.cut = half and self.plan.grammar is not None
         events = [] if self.cut else self._placed(self._parser.finish())
         if output.stopped:
             self._reason = "stop"  # it was held back, for it might not have been part of the answer
-        return events + output.finish()
+        return ended + events + output.finish()
 
     @property
     def _before_forced_call(self) -> bool:

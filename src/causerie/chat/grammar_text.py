@@ -158,6 +158,8 @@ class GrammarText:
         beginning: what may stand in a text goes on as text.
         """
         core = marker.strip()
+        if self.is_control(marker):  # white space before it included
+            return f"{self.terminal(f'{text} & {without(core)}')} {self.literal(marker)}"
         lead, margin = marker.split(core)
         head, *rest = self._parts(core)
         if head in self.control_tokens:
@@ -178,6 +180,7 @@ class GrammarText:
         Free text is one lexeme between control tokens, so that no marker is cut in two.
         """
         shut = [f"({without(marker)})" for marker in markers]
+        shut += [f"~/{self.shut}(.|\\n)*/"] if self.shut else []
         text = self.terminal(" & ".join([SOME, *shut]))
         return f"{text}? ({self._marked} {text}?)*" if self._marked else f"{text}?"
 

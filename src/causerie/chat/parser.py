@@ -157,6 +157,16 @@ class Parser:
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
         return events
 
+    def end(self) -> list[ContentEvent]:
+        """Read the end of a message that the model has ended.
+
+        It completes a call that no marker of its own ends.
+        """
+        section, header = self._section, self._form.header
+        if section is None or header is None or not section.awaits_end:
+            return []
+        return self.feed(header.ends[0])
+
     def finish(self) -> list[ContentEvent]:
         """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = list(self._end_unmarked())

@@ -105,7 +105,10 @@ def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> 
     before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
     for whole in (False,) if _as_json(calls) else (False, True):
         last = _call(calls, made[-1], offset + len(before), whole=whole)
-        yield joined((authored(calls.begin), authored(calls.separator).join([*before, last])))
+        ended = authored(calls.end if whole and calls.addressed else "")  # the message is
+        yield joined(
+            (authored(calls.begin), authored(calls.separator).join([*before, last]), ended)
+        )
 
 
 def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:

@@ -112,7 +112,8 @@ def _names(choice: Schema) -> dict[str, None]:
 def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
     """Return the keys that no property is named by, as terminals that exclude each other."""
     patterns = patterns_of(choice)
-    silent = not _mapping(choice, "properties") or bool(patterns)
+    known = _mapping(choice, "properties").values()
+    silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
     keys = {pattern: string_terminal({"pattern": pattern}) or "" for pattern in patterns}

@@ -17,6 +17,7 @@ from causerie.chat.call_syntax.base import (
     Unreadable,
     json_value,
     text_overlap,
+    without,
 )
 from causerie.chat.call_syntax.choices import (
     choices,
@@ -33,7 +34,7 @@ from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.call_syntax.strings import string_terminal
 from causerie.chat.formats.format import ParameterList
-from causerie.chat.grammar_text import GrammarText
+from causerie.chat.grammar_text import ANY_TEXT, GrammarText
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
@@ -45,6 +46,13 @@ def _loosely(text: str) -> re.Pattern[str]:
     """Return a search for fixed text; white space in it, and between tags, may be any or none."""
     words = re.split(r"\s+|(?<=>)(?=<)", text.strip())
     return re.compile(r"\s*".join(map(re.escape, words)))
+
+
+@cache
+def _end_of(marker: str, opening: str = "") -> re.Pattern[str]:
+    """Return a search for a marker, or for a line that begins with ``opening``, before it."""
+    either = rf"|(?:\A|(?<=\n))(?={re.escape(opening)})" if opening else ""
+    return re.compile(re.escape(marker) + either)
 
 
 class ParameterReader:
@@ -71,7 +79,7 @@ class ParameterReader:
         self._count = 0
         self._name = ""  # of the value being read, which goes out with it
         self._step = self._read_key
-        self._end = self._after
+        self._ends_at(self._after)
         self._streams = False
         self._raw: bool | None = None
         self._value: Schema = {}
@@ -87,6 +95,11 @@ class ParameterReader:
             out += moved
             if self._step == self._done:
                 return Read(arguments=out, rest=self._text)
+
+    @property
+    def is_between(self) -> bool:
+        """Return whether no parameter has begun since the last one: the list may end here."""
+        return self._step == self._read_key and not self._text.strip()
 
     def _done(self) -> str | None:
         return None
@@ -156,7 +169,7 @@ class ParameterReader:
         expected = kinds(self._value)
         self._expected = expected
         self._streams = self._raw is True or (self._raw is None and expected == {"string"})
-        self._end = self._after
+        self._ends_at(self._after)
         self._step = self._read_value
         self._fresh = True
         self._searched, self._strings = 0, OpenString()
@@ -170,8 +183,8 @@ class ParameterReader:
             return None
         self._fresh = False
         end = self._end_of_value()
-        if end >= 0:
-            piece, self._text = self._text[:end], self._text[end + len(self._end) :]
+        if end is not None:
+            piece, self._text = self._text[: end[0]], self._text[end[1] :]
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
@@ -179,7 +192,7 @@ class ParameterReader:
         if not self._streams:
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = text_overlap(self._text, self._end)
+        keep = max(text_overlap(self._text, end) for end in self._ends)
         ready = len(self._text) - keep
         if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
             ready -= 1
@@ -188,22 +201,29 @@ class ParameterReader:
         piece, self._text, self._searched = self._text[:ready], self._text[ready:], 0
         return json.dumps(piece, ensure_ascii=False)[1:-1]
 
-    def _end_of_value(self) -> int:
-        """Return where the value ends, -1 while it goes on; JSON strings may hold the marker."""
+    def _ends_at(self, marker: str) -> None:
+        self._ends = (marker, self._before) if self._form.open_ended else (marker,)
+        self._end = _end_of(*self._ends)
+
+    def _end_of_value(self) -> tuple[int, int] | None:
+        """Return where the value and its marker end; ``None`` while it goes on.
+
+        JSON strings may hold the marker.
+        """
         is_json = not (self._streams or self._is_text or self._raw)
-        while (end := self._text.find(self._end, self._searched)) >= 0:
-            if not (is_json and self._strings.holds(self._text, end)):
-                return end
-            self._searched = end + 1
-        self._searched = max(self._searched, len(self._text) - len(self._end) + 1)
-        return -1
+        while found := self._end.search(self._text, self._searched):
+            if not (is_json and self._strings.holds(self._text, found.start())):
+                return found.span()
+            self._searched = found.start() + 1
+        self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
+        return None
 
     def _unwrapped(self, wrap: tuple[str, str]) -> bool:
         """Take what a string is wrapped in; False while that cannot be told."""
         opener, closer = wrap
         if self._text.startswith(opener):
             self._text = self._text[len(opener) :]
-            self._end = closer + self._after
+            self._ends_at(closer + self._after)
             self._raw = True
         return len(self._text) >= len(opener) or not opener.startswith(self._text)
 
@@ -269,10 +289,11 @@ def _list(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None
     )
     if members is None:
         return None
-    before = scope.literal(form.before)
+    apart = f"({scope.literal(form.apart)})? " if form.apart else ""
+    before = apart + scope.literal(form.before)
     parts = []
     for one in members.named:
-        head = scope.literal(form.before + one.name)
+        head = apart + scope.literal(form.before + one.name)
         each = scope.rule(f"{head} {_value(form, one.schema, scope)}")
         parts.append(each if one.required else f"{each}?")
     if members.free:
@@ -345,17 +366,28 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
-        if any(form.after.strip() in text for text in texts):
+        if any(mark in text for text in texts for mark in _marks_in_values(form)):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
     terminal = string_terminal(choice)
     if terminal is None:
         return None
-    return scope.closed(terminal, form.after)
+    return scope.closed(_not_opening(form, terminal), form.after)
+
+
+def _marks_in_values(form: ParameterList) -> list[str]:
+    """Return the texts that end a value."""
+    return [form.after.strip(), *([form.before] if form.open_ended else [])]
+
+
+def _not_opening(form: ParameterList, terminal: str) -> str:
+    return f"{terminal} & {without(form.before)}" if form.open_ended else terminal
 
 
 def _any_value(form: ParameterList, scope: GrammarText) -> str:
     """Any text and what ends it: the marker as the reader looks for it, without its margins."""
+    if form.open_ended:
+        return scope.closed(_not_opening(form, ANY_TEXT), form.after)
     core = form.after.strip()
     margin = form.after[form.after.index(core) + len(core) :]
     return f"{scope.until(core)} {scope.literal(margin)}".strip()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from causerie.chat.call_syntax.base import Schema
+from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, kinds_of
 from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
 from causerie.chat.call_syntax.items import items_of
@@ -29,6 +29,7 @@ _CHARACTER = rf"({_PLAIN}|{_UNIT}|{_PAIR})"
 _COUNTED = rf"({_PLAIN}|{_UNIT})"
 _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
+_MOST_EXACT = 2**53  # of whole numbers as floats
 _RULES = (*_LENGTHS, "pattern", "format", "allOf")
 
 
@@ -73,6 +74,8 @@ class _Pretty(ArgumentRules[None]):
             return self._enclosed(self._open_object, members, self._close_object)
         if isinstance(value, list):
             return self._enclosed(self._open_array, map(self._constant, value), self._close_array)
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_EXACT:
+            return f"({self._text(value)} | {self._text(int(value))})"
         return self._text(value)
 
     def _enclosed(self, begin: str, parts: Iterable[str], end: str) -> str:
@@ -129,10 +132,12 @@ class _Pretty(ArgumentRules[None]):
         return f"{self._open_object} {inside} {self._close_object}"
 
     def _free_key(self, choice: Schema) -> str:
-        """Return the rule for the names that no property has, where nothing else is named."""
-        patterns = [*patterns_of(choice)]
+        """Return the rule for the names that no property has, where no other is possible."""
+        patterns, shut = [*patterns_of(choice)], choice.get("properties")
+        names = shut if isinstance(shut, Mapping) else {}
         if not patterns:
-            return self.scope.terminal(_KEY)
-        if len(patterns) > 1 or choice.get("additionalProperties") is not False:
+            taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)
+            return self.scope.terminal(" & ".join([_KEY, *taken]))
+        if names or len(patterns) > 1 or choice.get("additionalProperties") is not False:
             raise refused(choice, "keys of one pattern stand alongside others.")
         return self.scope.json({"type": "string", "pattern": patterns[0]})

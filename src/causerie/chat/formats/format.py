@@ -73,6 +73,10 @@ class ParameterList:
     """Texts of true, false and null as a whole value."""
     wrap: tuple[str, str] | None = None
     """Two texts that may enclose a string and are no part of it."""
+    apart: str = ""
+    """White space that may stand before each: admitted and read, never asked for."""
+    open_ended: bool = False
+    """If True, a value also ends at a line that begins with ``before``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,8 @@ class CallSection:
     """Recognise the section only at the very beginning of the answer, and only with an offered
     function (families that mark it with nothing but a brace).
     """
+    addressed: bool = False
+    """The first text of a call, at the beginning of a message, is what tells it from other text."""
     parallel: bool = True
     """If False, the family writes one call a turn."""
     lead: str = ""

@@ -49,6 +49,7 @@ MUSE = ModelFormat(
         close="<|message|>",
         ends=("<|eom|>", "<|eot|>"),
         reasoning=("self",),
+        readers=("user", "commentary", "assistant"),
         call=CallSection(_CALL, parallel=False),
     ),
     skip=(_NEXT, "<|eom|>"),

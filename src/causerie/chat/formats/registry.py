@@ -7,6 +7,7 @@ stands before those whose signs its templates have as well.
 from __future__ import annotations
 
 from causerie.chat.formats import (
+    beam,
     coder,
     cohere,
     deepseek,
@@ -37,6 +38,7 @@ from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
 from causerie.chat.formats.headless import with_headless
 
 _DECLARED: tuple[ModelFormat, ...] = (
+    *beam.FORMATS,
     *harmony.FORMATS,
     *kimi.FORMATS,
     *step.FORMATS,

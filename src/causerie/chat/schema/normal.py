@@ -474,7 +474,8 @@ class Rewriter:
         if not (self.for_grammar and place.by_itself and named and isinstance(named, Mapping)):
             return
         silent = "additionalProperties" not in out and "patternProperties" not in out
-        if silent and all(name in named for name in required):
+        names_some = any(of is not False for of in named.values())
+        if silent and names_some and all(name in named for name in required):
             out["additionalProperties"] = False
 
 
