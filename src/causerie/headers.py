@@ -10,8 +10,8 @@ from causerie.protocol.request import ChatRequest
 from causerie.routing.attempt import Attempt
 from causerie.routing.execution import Execution
 
-_TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
-_TIMING_AT_ONCE = "queue;dur=0.0, route;dur=0.0, upstream;dur=%.1f, overhead;dur=%.1f"
+_TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
+_NONE = "0.0, route;dur=0.0"
 _MAX_CHARACTERS = 2048  # of the header that lists the changes
 
 
@@ -27,18 +27,17 @@ def head(
 
     The record notes the first token.
     """
-    queue, route, upstream = (
-        attempt.queued_seconds,
-        execution.routed_seconds,
-        attempt.upstream_seconds,
-    )
+    queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
+    route = execution.routed_seconds()
     overhead = record.first_token(queue + route + upstream)
     headers = served(execution)
-    if queue or route:
-        timing = _TIMING % (queue * 1000, route * 1000, upstream * 1000, overhead * 1000)
-    else:  # as for most requests: to write a number takes long
-        timing = _TIMING_AT_ONCE % (upstream * 1000, overhead * 1000)
-    headers["server-timing"] = timing
+    waited = (
+        f"{_milliseconds(queue)}, route;dur={_milliseconds(route)}" if queue or route else _NONE
+    )
+    headers["server-timing"] = (
+        f"queue;dur={waited}, upstream;dur={_milliseconds(upstream)}, "
+        f"overhead;dur={_milliseconds(overhead)}"
+    )
     if model.id != request.model:
         headers["x-served-model"] = model.id
     report = attempt.answer.cache_report
@@ -63,6 +62,12 @@ def changed(
 def served(execution: Execution) -> dict[str, str]:
     """Report the target that answers, and the number of targets that were asked."""
     return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
+
+
+def _milliseconds(seconds: float) -> str:
+    """Return the time to a tenth; to write a number takes long."""
+    tenths = int(seconds * 10_000 + 0.5)
+    return _TENTHS[tenths] if 0 <= tenths < len(_TENTHS) else f"{seconds * 1000:.1f}"
 
 
 def _listed(changes: Sequence[str]) -> str:

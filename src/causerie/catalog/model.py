@@ -24,6 +24,7 @@ from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 
 _FREE = Tariff()
+_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class ServedModel:
 
     def cost(self, _served_by: str, usage: Usage) -> Decimal:
         """Return the price of a reply, which is the same for every target."""
-        return self._tariff.cost(usage) if self._is_priced else Decimal(0)
+        return self._tariff.cost(usage) if self._is_priced else _NOTHING
 
     @property
     def names(self) -> Sequence[str]:

@@ -61,14 +61,16 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """The whole body where it is there already, plainly JSON and not too large, else ``b""``."""
     headers = exchange.head.headers
-    if (
-        exchange.complete
-        and exchange.unread <= limits.max_bytes
-        and headers.get("content-type") == "application/json"
-        and "content-encoding" not in headers
-    ):
+    plain = headers.plain_json
+    if plain is None:
+        plain = headers.plain_json = _is_plain(headers)
+    if plain and exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()
     return b""
+
+
+def _is_plain(headers: Headers) -> bool:
+    return headers.get("content-type") == "application/json" and "content-encoding" not in headers
 
 
 async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:

@@ -42,7 +42,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection. ``full`` and ``closing`` are what exchanges ask."""
+    """The protocol of one connection. ``full`` and ``closes`` are what exchanges ask."""
 
     _transport: asyncio.Transport
 
@@ -72,9 +72,10 @@ class Connection(asyncio.Protocol):
 
     # Called by exchanges.
 
-    @property
-    def closing(self) -> bool:
-        """Also where a client is answered that has not been asked for its body: will it come?"""
+    def closes(self) -> bool:
+        """Whether the connection ends with the next response.
+
+        Also where a client is answered that has not been asked for its body: will it come?"""
         return (
             self._closing
             or self._server.leaving

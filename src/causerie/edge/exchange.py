@@ -27,9 +27,22 @@ if TYPE_CHECKING:
 
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
-_header_line = ": ".join  # of a name and its value
+_MAX_FORMS = 512
 _BEGINNING = "HTTP/1.1 "  # of every response
 _LARGE = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
+
+
+class _HeaderForms(dict[tuple[str, ...], str]):
+    """How header lines are written, by their names; most responses have the same ones."""
+
+    def __missing__(self, names: tuple[str, ...]) -> str:
+        if len(self) >= _MAX_FORMS:
+            self.clear()
+        form = self[names] = "".join([f"{name.replace('%', '%%')}: %s\r\n" for name in names])
+        return form
+
+
+_forms = _HeaderForms()
 
 
 class ClientGone(Exception):
@@ -216,6 +229,8 @@ class Exchange(msgspec.Struct, eq=False):
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
+        if self.wire.closes():
+            self.keep_alive = False
         if length is not None:
             framing = f"content-length: {length}\r\n"
         elif self.head.version == "1.1":
@@ -223,26 +238,20 @@ class Exchange(msgspec.Struct, eq=False):
             self._chunked = self.head.method != "HEAD"
         else:
             framing, self.keep_alive = "", False
-        lines = [
-            _STATUS_LINES.get(status) or f"HTTP/1.1 {status} ",
-            *map(_header_line, headers.items()),
-            "content-type: " + content_type,
-            "x-request-id: " + self.request_id,
-        ]
-        if self.wire.closing:
-            self.keep_alive = False
         if "connection" in headers:
             self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
         elif not self.keep_alive:
-            lines.append("connection: close")
+            framing = "connection: close\r\n" + framing
         elif self.head.version == "1.0":
-            lines.append("connection: keep-alive")
-        head, given = "\r\n".join(lines), "".join(headers.values())
-        if "\n" in given or "\r" in given:
-            head = "\r\n".join([" ".join(line.split()) for line in lines])
+            framing = "connection: keep-alive\r\n" + framing
+        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         if self._started:
-            head = head.removeprefix(_BEGINNING)
-        return f"{head}\r\n{framing}\r\n".encode("latin-1", "replace")
+            line = line.removeprefix(_BEGINNING)
+        head = (
+            f"{line}\r\n{_forms[tuple(headers)] % _in_one_line(headers)}"
+            f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
+        )
+        return head.encode("latin-1", "replace")
 
     @property
     def blocked(self) -> bool:
@@ -282,3 +291,12 @@ class Exchange(msgspec.Struct, eq=False):
         headers = {name.lower(): value for name, value in failure.headers.items()}
         body = _encoder.encode(Error(error_for(failure, self.headers)))
         self.respond(failure.status, body, headers=headers)
+
+
+def _in_one_line(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The values, without what would end the line of one."""
+    values = tuple(headers.values())
+    joined = "".join(values)
+    if "\n" in joined or "\r" in joined:
+        return tuple([" ".join(value.split()) for value in values])
+    return values

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from causerie.edge.request_hints import RequestHints
 
 _MAX_NAMES = 512
 _NEVER = re.compile(r"q=0(\.0*)?")
@@ -11,10 +15,13 @@ _NEVER = re.compile(r"q=0(\.0*)?")
 class Headers(dict[str, str]):
     """Values by lower-case name. A header that came twice gives its first value.
 
-    ``again`` are the names and values of those that had come before, if there are any.
+    ``again`` are the names and values of those that had come before, if there are any. What was
+    read of them is kept, since the headers of a head that comes again are the same object.
     """
 
     again: list[tuple[str, str]] | None = None
+    hints: RequestHints | None = None
+    plain_json: bool | None = None
 
     def add_again(self, name: str, value: str) -> None:
         """One more header of a name that is there."""

@@ -26,6 +26,13 @@ NO_HINTS = RequestHints()
 
 def hints_of(headers: Headers) -> RequestHints:
     """Read the hints in these headers."""
+    hints = headers.hints
+    if hints is None:
+        hints = headers.hints = _read(headers)
+    return hints
+
+
+def _read(headers: Headers) -> RequestHints:
     if _NAMES.isdisjoint(headers):
         return NO_HINTS
     return RequestHints(

@@ -134,13 +134,11 @@ class Thinking(Struct, frozen=True, gc=False):
 
 
 class Unread(Struct, frozen=True, gc=False):
-    """A request as it was sent, as a structure; converted to a mapping only on demand."""
-
-    fields: Struct
+    """The fields of a request as they were sent; converted to a mapping only on demand."""
 
     def document(self) -> Mapping[str, object]:
         """All of it, but for what asks for nothing: fields that are ``null``."""
-        return msgspec.json.decode(msgspec.json.encode(self.fields), type=dict[str, object])
+        return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
 
 _LONGEST_NAME = 64

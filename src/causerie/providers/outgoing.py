@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.protocol import parameters
-from causerie.protocol.parsing.fast_path import FastRequest, FastStreamOptions
+from causerie.protocol.parsing.fast_path import FastFields, FastStreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
@@ -87,13 +87,13 @@ def outgoing(
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
     if (
-        sent.__class__ is FastRequest
+        sent.__class__ is FastFields
         and params <= dialect.plain
         and not params >= _EITHER_LIMIT
         and partial is None
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
-        given = replace(sent.fields, model=model, stream=streamed or None, stream_options=asks)
+        given = replace(sent, model=model, stream=streamed or None, stream_options=asks)
         return Outgoing(_encode(given), (), streamed)
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)

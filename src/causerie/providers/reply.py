@@ -12,7 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ class ProviderReply(Struct, eq=False):
     ``events`` are iterated once; ``changes`` were made to the request.
     """
 
+    cache_report: ClassVar[None] = None
+    """Other servers report their cache at the end only."""
     _asked: ProviderTarget
     _request: ChatRequest
     _partial: Partial | None
@@ -89,10 +91,6 @@ class ProviderReply(Struct, eq=False):
             return _NOTHING
         made = 0 if self._streamed else output_estimate(self._request)
         return Usage(prompt_estimate(self._request), made, estimated=True)
-
-    @property
-    def cache_report(self) -> None:
-        """Other servers report their cache at the end only."""
 
     def trail(self) -> Trail | None:
         """Other servers' tokens are not known."""

@@ -29,7 +29,7 @@ _CONTENT_EVENTS = (ToolCallStarted, Finished)
 class Attempt(Struct, eq=False):
     """``begin`` and, if it began, ``leave``. Times are in seconds, by the clock of the target.
 
-    ``first`` is what has come until it ``began``, ``next`` gives what comes after it. The
+    ``first`` is what has come until it ``began``, :meth:`upcoming` gives what comes after it. The
     tokens of its ``answer`` are known also where the attempt came to nothing.
     """
 
@@ -39,7 +39,6 @@ class Attempt(Struct, eq=False):
     answer: TargetReply = SILENCE
     failure: str = ""  # why it did not do; empty where it did
     first: Batch = ()
-    next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     started: float = 0.0
     began: float = 0.0  # when the first content was there
     queued_seconds: float = 0.0
@@ -50,6 +49,7 @@ class Attempt(Struct, eq=False):
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _trial: bool = False  # whether this one finds out if the target is there again
     _answered: bool = False
+    _silent: bool = False  # whether nothing follows what has come
 
     @property
     def target(self) -> str:
@@ -98,10 +98,9 @@ class Attempt(Struct, eq=False):
             events = answer.events.__anext__
             while not _bears_content(batch := await events()):
                 before += batch
-            self.next = answer.events.__anext__
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
-            self.first = before  # a reply that says nothing is one, too
+            self.first, self._silent = before, True  # a reply that says nothing is one, too
         except BaseException as failure:
             await self._failed(failure)
             raise
@@ -113,6 +112,10 @@ class Attempt(Struct, eq=False):
         target_state.answered += 1
         del latency_stats.waiting[self]
         latency_stats.answered(seconds, began)
+
+    def upcoming(self) -> Callable[[], Awaitable[Batch]]:
+        """Return what gives the batches after the first one, one by one."""
+        return (SILENCE if self._silent else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:
         self.target_state.latency_stats.waiting.pop(self, None)

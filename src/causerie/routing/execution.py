@@ -7,14 +7,22 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from msgspec import field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed, forget_frames
-from causerie.protocol.events import Batch, BatchSink, Event, Finished, FinishReason, Usage
+from causerie.protocol.events import (
+    ArrivalSink,
+    Batch,
+    BatchSink,
+    Event,
+    Finished,
+    FinishReason,
+    Usage,
+)
 from causerie.protocol.partial import Partial
 from causerie.routing.attempt import Attempt
 from causerie.routing.continuation import MANY, Passed, added
@@ -113,19 +121,21 @@ class Execution(TargetSelector, eq=False):
         """
         attempt = self.attempt
         assert attempt is not None
-        pass_on = partial(self._pass_on, emit)
+        pass_on: ArrivalSink | None = None
         batch: Batch = attempt.first
-        upcoming = attempt.next
+        upcoming: Callable[[], Awaitable[Batch]] | None = None
         while True:
             if batch:
                 if isinstance(batch[-1], Usage) and not self.whole:
                     batch = self._ended(attempt, batch, batch[-1])
-                if not pass_on(batch):
+                if not self._pass_on(emit, batch):
                     await self._taken()
                 if self.whole:
                     return
             if (on_arrival := attempt.answer.on_arrival) is not None:
+                pass_on = pass_on or partial(self._pass_on, emit)
                 on_arrival(pass_on)
+            upcoming = upcoming or attempt.upcoming()
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
@@ -133,7 +143,7 @@ class Execution(TargetSelector, eq=False):
             except (UpstreamFailed, Overloaded) as failure:
                 attempt = await self._mended(attempt, failure)
                 forget_frames(failure)  # the attempt that broke off keeps it
-                batch, upcoming = attempt.first, attempt.next
+                batch, upcoming = attempt.first, None
             if self._full is not None:
                 await self._taken()
 

@@ -35,8 +35,6 @@ def order(
 
     ``last`` is the name of the target that answered the conversation last, if that is known.
     """
-    if len(candidates) == 1:
-        return [target_states[candidates[0].name]]
     groups: dict[int, list[Candidate]] = {}
     resting: list[TargetState] = []
     for candidate in candidates:

@@ -57,7 +57,6 @@ class TargetSelector(Struct, eq=False):
     _seconds: float = 0.0  # in which nobody answered
     _hedge: Attempt | None = None  # the second who was asked, where the first was slow
 
-    @property
     def routed_seconds(self) -> float:
         """Return the time that attempts at other targets took before the one that answers."""
         if self.attempt is None or len(self.tried) == 1:
@@ -86,7 +85,7 @@ class TargetSelector(Struct, eq=False):
         """Return the targets that may be asked now, in order."""
         context, request = self.context, self.request
         if len(self.candidates) == 1:
-            return order(self.candidates, context.target_states, request, context.chance)
+            return (context.target_states[self.candidates[0].name],)
         last = context.last_targets.of(affinity_key(request), context.clock())
         return order(self.candidates, context.target_states, request, context.chance, last)
 

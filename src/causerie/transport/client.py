@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
@@ -89,7 +89,7 @@ class HttpClient:
         except Stale:
             return await self.send_body(head, given, due, anew=True)
 
-    def send_body(
+    async def send_body(
         self,
         head: bytes,
         body: bytes | None,
@@ -97,26 +97,22 @@ class HttpClient:
         *,
         anew: bool = False,
         asked: Asked | None = None,
-    ) -> Coroutine[None, None, HttpResponse]:
+    ) -> HttpResponse:
         """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
 
         The body is not kept until there is an answer, so that :class:`Stale` is for the caller to
         handle. ``asked`` gets the response once the request is on its way.
         """
-        if body is None:
-            return self._sent(head + b"\r\n", due, asked, anew=anew)
-        request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
-        return self._sent(request, due, asked, anew=anew)
-
-    async def _sent(
-        self, request: bytes, due: float, asked: Asked | None, *, anew: bool
-    ) -> HttpResponse:
         if anew:
             connection = await self._dialled()
         else:
             connection = self._idle.pop() if self._idle else await self._connection(due)
+        if body is None:
+            request = head + b"\r\n"
+        else:
+            request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         response = connection.ask(request, due)
-        del request
+        del request, body
         if asked is not None:
             asked(response)
         try:

@@ -32,7 +32,7 @@ class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, 
     include_usage: bool | None = None
 
 
-class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The fields, which may be encoded again; their types are those of the declarations."""
 
     model: ModelId
@@ -43,12 +43,6 @@ class FastFields(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
     max_completion_tokens: Count | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
-
-
-class FastRequest(Unread, frozen=True):
-    """The fields of such a request."""
-
-    fields: FastFields
 
 
 _decode = msgspec.json.Decoder(FastFields).decode
@@ -98,7 +92,7 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         if top_p is None
         else SamplingParams(temperature, top_p=top_p),
         params=_params.get(given) or _named(given),
-        sent=FastRequest(fields),
+        sent=fields,
     )
 
 
