@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from causerie.composition.huge_pages import collapse_later
 from causerie.edge.application import Edge
 from causerie.edge.intake import Intake
 from causerie.edge.server import Bound, Listen, listening_socket, serve
@@ -86,7 +85,6 @@ async def run(
     """
     spare_the_collector()
     _give_back_large_blocks()
-    collapse_later()
     start = _Start(engines, preload, watcher, bound.intake)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]

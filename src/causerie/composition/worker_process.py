@@ -19,7 +19,6 @@ import msgspec
 import structlog
 import uvloop
 
-from causerie.composition.huge_pages import collapse_later
 from causerie.composition.service import Prepared, RunningService, listen, service
 from causerie.composition.startup import spare_the_collector
 from causerie.composition.workers import Configuration
@@ -79,7 +78,6 @@ class Worker:
         ):
             self._running, self._starting = running, None
             spare_the_collector()
-            collapse_later()
             self._channel.send(messages.PrepareOutcome(first.number))
             options = replace(listen(settings.server), shutdown_delay_seconds=0.0)  # the parent's
             await server.answer(running.edge, options, self, self._stop, self._hurry)
