@@ -15,9 +15,8 @@ from waiting import eventually
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.access.lease import Lease
 from causerie.access.quota import Rates, RateScope, Tokens
-from causerie.access.windows import MemoryCounters
+from causerie.access.windows import MemoryCounters, MemoryLease
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.accounts.budgets import Budgets
@@ -65,7 +64,9 @@ class SlowCounters(MemoryCounters):
         self.open.set()
         self.asked = 0
 
-    async def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease:
+    async def take(
+        self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
+    ) -> MemoryLease:
         """As in the base, later."""
         self.asked += 1
         await self.open.wait()
