@@ -32,7 +32,7 @@ model_list:
       temperature: 0.2
   - model_name: own
     litellm_params: {model: hosted_vllm/Qwen/Qwen3-8B, api_base: "http://10.0.0.5:8000/v1"}
-    model_info: {input_cost_per_token: 1, output_cost_per_token: .nan}
+    model_info: {input_cost_per_token: 2.5, output_cost_per_token: .nan}
   - model_name: small
     litellm_params: {model: ollama_chat/llama3.2, api_base: "http://10.0.0.6:11434"}
   - model_name: openai/*
@@ -122,7 +122,7 @@ def test_entries_of_one_name_and_fallbacks_are_targets(team: tuple[Settings, str
     assert aliases["chat"].limits.requests_per_minute == 1000
     assert (aliases["chat"].price.prompt, aliases["chat"].price.completion) == ("2.5", "10")
     assert aliases["gpt-4"].targets == aliases["chat"].targets[:4]
-    assert "`input_cost_per_token` of `own` is not from 0 to below 1; left out" in words
+    assert "`input_cost_per_token` of `own` is not from 0 to 2; left out" in words
     assert aliases["hidden"].targets == aliases["own"].targets
     assert [one.name for one in aliases["openai/*"].targets] == ["openai/*"]
     assert not {"vectors", "aws"} & aliases.keys()

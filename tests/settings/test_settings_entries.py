@@ -186,15 +186,15 @@ def test_what_the_file_does_not_set_is_added_to_what_it_names(tmp_path: Path) ->
 
 def test_the_highest_price_fits_the_database_for_any_number_of_tokens(tmp_path: Path) -> None:
     parts = ("prompt", "completion", "cached", "reasoning", "request")
-    highest = Entry("models", "own", {"price": dict.fromkeys(parts, "999999.999999999")})
+    highest = Entry("models", "own", {"price": dict.fromkeys(parts, "2000000")})
     found = read(tmp_path, [highest])
     [price] = prices(found.settings).values()
     most = 2**31 - 1
     assert billionths(price.cost(prompt=most, cached=0, completion=most)) < 2**63
     for part in parts:
-        over = Entry("models", "own", {"price": {part: "1000000"}})
+        over = Entry("models", "own", {"price": {part: "2000000.000000001"}})
         [problem] = read(tmp_path, [over]).left_out[over.key]
-        assert f'price.{part}: is "1000000"; it takes an amount below 1,000,000' in problem
+        assert f'price.{part}: is "2000000.000000001"; it takes an amount of at most 2,000,000' in problem
 
 
 def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:

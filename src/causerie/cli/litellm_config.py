@@ -198,13 +198,13 @@ def _price(result: Imported, model: str, costs: Mapping[str, Any]) -> Iterator[t
         try:
             amount = Decimal(str(costs[name])) * _MILLION
             rounded = round(amount, 9).normalize()
-            fits = 0 <= rounded < _MILLION
+            fits = 0 <= rounded <= 2 * _MILLION
         except (KeyError, InvalidOperation):
             continue
         if fits:
             yield ours, f"{rounded:f}"
         else:
-            result.note("model_list", f"`{name}` of `{model}` is not from 0 to below 1; left out")
+            result.note("model_list", f"`{name}` of `{model}` is not from 0 to 2; left out")
 
 
 def _number(params: Mapping[str, Any], name: str, most: float) -> float | None:

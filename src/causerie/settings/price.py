@@ -19,8 +19,8 @@ Money = Annotated[
 Price = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,6}(\.[0-9]{1,9})?\Z",
-        extra={"words": 'an amount below 1,000,000 as text, like `"0.15"`'},
+        pattern=r"^([01]?[0-9]{1,6}(\.[0-9]{1,9})?|2000000(\.0{1,9})?)\Z",
+        extra={"words": 'an amount of at most 2,000,000 as text, like `"0.15"`'},
     ),
 ]
 
