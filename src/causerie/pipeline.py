@@ -247,9 +247,9 @@ class Pipeline:
         """Hold the estimate against budgets; from then on the request leaves a record."""
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
-        begun = self.meter.begin_request(record, lambda: need().input)
-        if begun is not None:
-            await begun
+        written = self.meter.begin_request(record, lambda: need().input)
+        if written is not None:
+            await written
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

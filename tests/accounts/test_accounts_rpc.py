@@ -85,13 +85,13 @@ class Worker:
 
     def ask(self, data: bytes) -> Awaitable[bytes]:
         """Who does not wait any more does not keep the session from answering."""
-        return asyncio.shield(self._begun(data))
+        return asyncio.shield(self._started(data))
 
     def tell(self, data: bytes) -> None:
         """Nobody waits."""
         self.session.tell(data)
 
-    def _begun(self, data: bytes) -> asyncio.Task[bytes]:
+    def _started(self, data: bytes) -> asyncio.Task[bytes]:
         task = asyncio.get_running_loop().create_task(self.session.answer(data))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -124,14 +124,14 @@ async def worker(world: World) -> AsyncIterator[tuple[Worker, AccountsClient, Ca
         await session.close()
 
 
-def begun(caller: Caller) -> Record:
-    """The record of a request that has just begun."""
+def running_record(caller: Caller) -> Record:
+    """The record of a request that begins now."""
     return Record("r", "hosted", caller.key, "small", project=caller.project, user=caller.user)
 
 
 async def hold(client: AccountsClient, caller: Caller) -> Record:
     """The record of a request whose estimate is held."""
-    record = begun(caller)
+    record = running_record(caller)
     record.held = await client.reserve(caller, "small", lambda: NEED)
     await client.begin_request(record, NEED.input)
     return record

@@ -266,7 +266,7 @@ class TestOpenDoors:
         ('[[models]]\nid = "a"\nref = "x"\nengine = "vllm"\n[models.vllm]\nargs = ["--port=1"]\n',
          ':6: models[0].vllm.args: has "--port=1", which this service sets itself'),
         ('[[models]]\nid = "a"\nref = "x"\nformat = "0"\n',
-         ':4: models[0].format: is "0", and there is no such format; known: beam, llm-jp, gpt-oss, '),
+         ':4: models[0].format: is "0", and there is no such format; known: beam, llm-jp, '),
         ('[[models]]\nid = "a"\nref = "x"\ntemplate = "no.jinja"\n',
          ":4: models[0].template: there is no file"),
         ('[[doors]]\nname = "a"\nmodels = ["x"]\n',

@@ -194,7 +194,10 @@ def test_the_highest_price_fits_the_database_for_any_number_of_tokens(tmp_path: 
     for part in parts:
         over = Entry("models", "own", {"price": {part: "2000000.000000001"}})
         [problem] = read(tmp_path, [over]).left_out[over.key]
-        assert f'price.{part}: is "2000000.000000001"; it takes an amount of at most 2,000,000' in problem
+        assert (
+            f'price.{part}: is "2000000.000000001"; it takes an amount of at most 2,000,000'
+            in problem
+        )
 
 
 def test_models_catalog_and_doors_are_entries_too(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class AccountsClient:
         credential = held.caller.credential if isinstance(held.caller, RemoteCaller) else None
         usage = interrupted(record, prompt)
         question = messages.BeginRequest(held.request, record.door, credential, held.tokens, usage)
-        await self._ask(question, messages.Done)
+        await self._ask(question, messages.BudgetsHeld)
 
     async def enter(self, record: Record) -> None:
         """As :meth:`causerie.accounts.bookkeeping.Bookkeeping.enter`, but for contents."""

@@ -30,18 +30,18 @@ from causerie.errors import (
 from causerie.metering.ledger import UsageRecord
 
 
-class Message(Struct, frozen=True, array_like=True, tag=True):
+class RpcMessage(Struct, frozen=True, array_like=True, tag=True):
     """One question or answer."""
 
 
-class Authenticate(Message, frozen=True):
+class Authenticate(RpcMessage, frozen=True):
     """Who comes with this key to this door? Answered by :class:`Authenticated`."""
 
     door: str
     credential: Credential | None
 
 
-class TakeLimits(Message, frozen=True):
+class TakeLimits(RpcMessage, frozen=True):
     """Take the limits of the key, its person and its project; answered by :class:`LimitsTaken`."""
 
     request: int
@@ -51,7 +51,7 @@ class TakeLimits(Message, frozen=True):
     tokens: Tokens
 
 
-class EndLimits(Message, frozen=True):
+class EndLimits(RpcMessage, frozen=True):
     """Give the limits back; ``undone``: as if nothing had been taken."""
 
     request: int
@@ -60,10 +60,10 @@ class EndLimits(Message, frozen=True):
     undone: bool = False
 
 
-class BeginRequest(Message, frozen=True):
+class BeginRequest(RpcMessage, frozen=True):
     """Hold the estimate against budgets, and write down that the request runs.
 
-    ``usage`` is its record if it never ends. Answered by :class:`Done`.
+    ``usage`` is its record if it never ends. Answered by :class:`BudgetsHeld`.
     """
 
     request: int
@@ -74,22 +74,22 @@ class BeginRequest(Message, frozen=True):
     usage: UsageRecord
 
 
-class ReleaseBudgets(Message, frozen=True):
+class ReleaseBudgets(RpcMessage, frozen=True):
     """Give back what the request holds, since it asks for another model."""
 
     request: int
 
 
-class RecordUsage(Message, frozen=True):
+class RecordUsage(RpcMessage, frozen=True):
     """The request has ended, and this is its record without its cost; answered by
     :class:`Recorded`."""
 
     request: int
-    """0 if it was not begun."""
+    """0 if it was refused before it could begin."""
     usage: UsageRecord
 
 
-class Authenticated(Message, frozen=True):
+class Authenticated(RpcMessage, frozen=True):
     """The caller. ``limited``: limits of the key, its person or its project apply."""
 
     key: str
@@ -101,23 +101,23 @@ class Authenticated(Message, frozen=True):
     limited: bool
 
 
-class LimitsTaken(Message, frozen=True):
+class LimitsTaken(RpcMessage, frozen=True):
     """The limits were taken; this is how the strictest stand."""
 
     limit_statuses: LimitStatuses
 
 
-class Done(Message, frozen=True):
-    """It was done."""
+class BudgetsHeld(RpcMessage, frozen=True):
+    """The request may go to a target."""
 
 
-class Recorded(Message, frozen=True):
+class Recorded(RpcMessage, frozen=True):
     """The record is safe."""
 
     cost: Decimal
 
 
-class Failed(Message, frozen=True):
+class Failed(RpcMessage, frozen=True):
     """The question ends in a failure that the client is told."""
 
     kind: str
@@ -174,7 +174,7 @@ _KINDS: Mapping[str, type[ServiceError]] = {
 
 Question = Authenticate | TakeLimits | BeginRequest | RecordUsage
 Notice = EndLimits | ReleaseBudgets
-Answer = Authenticated | LimitsTaken | Done | Recorded | Failed
+Answer = Authenticated | LimitsTaken | BudgetsHeld | Recorded | Failed
 
 _notices: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)

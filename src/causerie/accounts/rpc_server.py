@@ -157,7 +157,7 @@ class AccountsSession:
             hold = await self._bookkeeping.reserve(caller, usage.model, lambda: question.tokens)
         self._running[question.request] = _Running(hold, usage)
         self._bookkeeping.write_down(usage)
-        return messages.Done()
+        return messages.BudgetsHeld()
 
     async def _record(self, question: messages.RecordUsage) -> messages.Answer:
         await self._stop_asking(question.request)

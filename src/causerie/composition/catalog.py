@@ -170,7 +170,7 @@ def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileR
 class _StatedLengths:
     """Lengths that settings state, over those of a profile.
 
-    A visit of the catalog's page reads thousands of profiles: one that is as before is not made
+    A page of the catalog reads thousands of profiles: one that is as before is not made
     again.
     """
 

@@ -116,7 +116,7 @@ class Worker:
         match message:
             case messages.Carried() if connection is not None:
                 self._dealt.put_nowait((connection, message.requests))
-            case messages.Answer():
+            case messages.ParentAnswer():
                 self._questions.answered(message)
             case messages.Beat():
                 self._channel.send(message)

@@ -61,17 +61,17 @@ class Observed(Struct, frozen=True, tag=True, omit_defaults=True):
     targets: Mapping[str, TargetObserved] = {}
 
 
-class Question(Struct, frozen=True, tag=True):
-    """From a worker: who composes the service reads ``body``, and answers with :class:`Answer`.
+class WorkerQuestion(Struct, frozen=True, tag=True):
+    """From a worker: who composes the service reads ``body``.
 
-    ``number`` is 0 where nobody waits for an answer.
+    Answered by :class:`ParentAnswer`. ``number`` is 0 where nobody waits for an answer.
     """
 
     number: int
     body: bytes
 
 
-class Answer(Struct, frozen=True, tag=True):
+class ParentAnswer(Struct, frozen=True, tag=True):
     """To a worker: the answer to the question of this number."""
 
     number: int
@@ -93,5 +93,14 @@ class Stop(Struct, frozen=True, tag=True):
 
 
 Message = (
-    Carried | Prepare | PrepareOutcome | Commit | Observed | Question | Answer | Beat | Leave | Stop
+    Carried
+    | Prepare
+    | PrepareOutcome
+    | Commit
+    | Observed
+    | WorkerQuestion
+    | ParentAnswer
+    | Beat
+    | Leave
+    | Stop
 )

@@ -17,7 +17,7 @@ import structlog
 from causerie.errors import StoreUnavailable
 from causerie.workers.layout import Places
 from causerie.workers.messages import Observed, Prepare, PrepareOutcome
-from causerie.workers.process import Session, WorkerHandle, WorkerListeners
+from causerie.workers.process import WorkerHandle, WorkerListeners, WorkerSession
 from causerie.workers.state import SharedState
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class WorkerPool:
         state: SharedState,
         *,
         observed: Callable[[Observed], None],
-        session: Callable[[], Session] | None = None,
+        session: Callable[[], WorkerSession] | None = None,
         drain_seconds: float,
     ) -> None:
         self._members = range(1, count + 1)  # the parent is 0

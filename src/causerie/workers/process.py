@@ -13,17 +13,17 @@ import structlog
 
 from causerie.workers.channel import Channel
 from causerie.workers.messages import (
-    Answer,
     Beat,
     Carried,
     Commit,
     Leave,
     Message,
     Observed,
+    ParentAnswer,
     Prepare,
     PrepareOutcome,
-    Question,
     Stop,
+    WorkerQuestion,
 )
 from causerie.workers.shared_memory import SharedMemory
 
@@ -35,7 +35,7 @@ _START_BEATS = 120  # until it is ready: a machine may be busy while it is loade
 _END_SECONDS = 3.0
 
 
-class Session(Protocol):
+class WorkerSession(Protocol):
     """Answers the questions of one worker process."""
 
     async def answer(self, data: bytes) -> bytes:
@@ -61,7 +61,7 @@ class WorkerListeners:
 
     carried: Callable[[socket.socket, bytes], None]
     observed: Callable[[Observed], None]
-    session: Callable[[], Session] | None = None
+    session: Callable[[], WorkerSession] | None = None
 
 
 class WorkerHandle:
@@ -198,7 +198,7 @@ class WorkerHandle:
         if self._session is not None:
             await self._session.close()
 
-    def _asked(self, session: Session, question: Question) -> None:
+    def _asked(self, session: WorkerSession, question: WorkerQuestion) -> None:
         if not question.number:
             session.tell(question.body)
             return
@@ -206,8 +206,8 @@ class WorkerHandle:
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
 
-    async def _answer(self, session: Session, question: Question) -> None:
-        self._channel.send(Answer(question.number, await session.answer(question.body)))
+    async def _answer(self, session: WorkerSession, question: WorkerQuestion) -> None:
+        self._channel.send(ParentAnswer(question.number, await session.answer(question.body)))
 
     def _lost(self) -> None:
         """Nothing comes from it any more."""
@@ -221,7 +221,7 @@ class WorkerHandle:
         if connection is not None:
             assert isinstance(message, Carried)
             self._listeners.carried(connection, message.requests)
-        elif isinstance(message, Question):
+        elif isinstance(message, WorkerQuestion):
             assert self._session is not None
             self._asked(self._session, message)
         elif isinstance(message, Observed):

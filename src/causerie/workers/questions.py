@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 
 from causerie.errors import StoreUnavailable
-from causerie.workers.messages import Answer, Question
+from causerie.workers.messages import ParentAnswer, WorkerQuestion
 
 
 class Questions:
     """Those that wait for an answer; ``send`` sends one to the parent."""
 
-    def __init__(self, send: Callable[[Question], None]) -> None:
+    def __init__(self, send: Callable[[WorkerQuestion], None]) -> None:
         self._send = send
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._numbers = count(1)
@@ -23,14 +23,14 @@ class Questions:
         """Ask; the result raises :class:`StoreUnavailable` if the parent goes before it answers."""
         number = next(self._numbers)
         waiting = self._waiting[number] = self._loop.create_future()
-        self._send(Question(number, body))
+        self._send(WorkerQuestion(number, body))
         return waiting
 
     def tell(self, body: bytes) -> None:
         """Send what has no answer."""
-        self._send(Question(0, body))
+        self._send(WorkerQuestion(0, body))
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ParentAnswer) -> None:
         """The parent has answered."""
         waiting = self._waiting.pop(answer.number)
         if not waiting.done():  # else nobody waits for it any more
