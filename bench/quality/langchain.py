@@ -17,6 +17,8 @@ from pathlib import Path
 PACKAGES = ("langchain-openai==1.7.4", "langchain-tests==1.1.9")
 MODEL = "quality"
 SECONDS = 120
+# One event loop, as the client keeps its connections from one test to the next.
+ASYNC = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session")
 TESTS = f'''
 import os
 from langchain_openai import ChatOpenAI
@@ -31,7 +33,7 @@ class TestServer(ChatModelIntegrationTests):
     def chat_model_params(self):
         return {{
             "model": "{MODEL}", "base_url": os.environ["ROOT"] + "/v1", "api_key": "none",
-            "temperature": 0, "timeout": {SECONDS}, "max_retries": 0,
+            "temperature": 0, "timeout": {SECONDS}, "max_retries": 0, "stream_usage": True,
         }}
 '''
 
@@ -60,7 +62,7 @@ def run(python: Path, root: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         file, report = Path(folder) / "test_server.py", Path(folder) / "report.xml"
         file.write_text(TESTS)
-        options = ["-q", "-o", "asyncio_mode=auto", f"--junit-xml={report}"]
+        options = ["-q", f"--junit-xml={report}", *ASYNC]
         command = [str(python), "-m", "pytest", *options, str(file)]
         subprocess.run(
             command, cwd=folder, env={**os.environ, "ROOT": root}, stdout=subprocess.DEVNULL

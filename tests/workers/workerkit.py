@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,9 @@ class Setup:
         found = []
         for child in map(int, children.split()):
             command = Path(f"/proc/{child}/cmdline")
-            if b"worker_process" in await asyncio.to_thread(command.read_bytes):
-                found.append(child)
+            with suppress(FileNotFoundError):  # it has ended since
+                if b"worker_process" in await asyncio.to_thread(command.read_bytes):
+                    found.append(child)
         return found
 
     async def requests_counted(self) -> int:
