@@ -207,8 +207,11 @@ async def asked(made: Worker) -> bool:
 async def test_what_is_held_is_settled_given_back_or_recorded(world: World) -> None:
     async with worker(world) as (made, client, caller):
         first, second, third = [await hold(client, caller) for _ in range(3)]  # 12 of 10 dollars
+        refused = running_record(caller)
+        refused.held = await client.reserve(caller, "small", lambda: NEED)
         with pytest.raises(OverBudget, match="held by requests that run now"):
-            await hold(client, caller)
+            await client.begin_request(refused, NEED.input)
+        client.release(refused.held)  # it holds nothing
         client.release(second.held)  # which asks for another model instead
         record = await hold(client, caller)
         record.status, record.code, record.used = 200, None, Usage(5, 7)

@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from causerie.errors import StoreUnavailable
 from causerie.workers import process
 from causerie.workers.channel import Channel
-from causerie.workers.messages import Message
+from causerie.workers.messages import Message, ParentAnswer, WorkerQuestion
 from causerie.workers.process import WorkerHandle, WorkerListeners
+from causerie.workers.questions import Questions
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +69,21 @@ async def test_a_parent_that_was_paused_takes_no_worker_for_silent() -> None:
         for _ in range(20):
             await beats.acquire()
         assert not ended.done()
+
+
+async def test_a_question_that_nobody_waits_for_is_forgotten() -> None:
+    sent: list[WorkerQuestion] = []
+    questions = Questions(sent.append)
+    waits = asyncio.ensure_future(questions.ask(b"one"))
+    waits.cancel()
+    await asyncio.wait([waits])
+    answered = questions.ask(b"two")
+    questions.answered(ParentAnswer(sent[0].number, b"late"))
+    questions.answered(ParentAnswer(sent[1].number, b"2"))
+    assert await answered == b"2"
+    lost = questions.ask(b"three")
+    questions.end()
+    with pytest.raises(StoreUnavailable):
+        await lost
+    await asyncio.sleep(0)  # those that have ended are taken off in the next turn of the loop
+    assert questions.waiting == 0

@@ -89,14 +89,9 @@ class AccountsSession:
         if asking is not None:
             asking.cancel()  # so it gets nothing
         elif isinstance(notice, messages.ReleaseBudgets):
-            running = self._running.pop(notice.request)
-            self._bookkeeping.release(running.hold)
-        elif (taken := self._taken.pop(notice.request, None)) is None:
-            pass  # they were refused
-        elif notice.undone:
-            taken.lease.undo()
+            self._release_budgets(notice)
         else:
-            taken.lease.release(notice.input, notice.output)
+            self._end_limits(notice)
 
     async def close(self) -> None:
         """The worker has ended: give back what its requests hold, and record them.
@@ -148,6 +143,15 @@ class AccountsSession:
         self._taken[question.request] = _Limits(lease, question.tokens)
         return messages.LimitsTaken(lease.limit_statuses())
 
+    def _end_limits(self, notice: messages.EndLimits) -> None:
+        taken = self._taken.pop(notice.request, None)
+        if taken is None:
+            return  # they were refused
+        if notice.undone:
+            taken.lease.undo()
+        else:
+            taken.lease.release(notice.input, notice.output)
+
     async def _begin(self, question: messages.BeginRequest) -> messages.Answer:
         usage, credential = question.usage, question.credential
         with self._asked(question.request):
@@ -158,6 +162,11 @@ class AccountsSession:
         self._running[question.request] = _Running(hold, usage)
         self._bookkeeping.write_down(usage)
         return messages.BudgetsHeld()
+
+    def _release_budgets(self, notice: messages.ReleaseBudgets) -> None:
+        running = self._running.pop(notice.request, None)
+        if running is not None:  # else they were refused
+            self._bookkeeping.release(running.hold)
 
     async def _record(self, question: messages.RecordUsage) -> messages.Answer:
         await self._stop_asking(question.request)

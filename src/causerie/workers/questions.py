@@ -19,10 +19,16 @@ class Questions:
         self._numbers = count(1)
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def waiting(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
     def ask(self, body: bytes) -> Awaitable[bytes]:
         """Ask; the result raises :class:`StoreUnavailable` if the parent goes before it answers."""
         number = next(self._numbers)
         waiting = self._waiting[number] = self._loop.create_future()
+        waiting.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._send(WorkerQuestion(number, body))
         return waiting
 
@@ -32,8 +38,8 @@ class Questions:
 
     def answered(self, answer: ParentAnswer) -> None:
         """The parent has answered."""
-        waiting = self._waiting.pop(answer.number)
-        if not waiting.done():  # else nobody waits for it any more
+        waiting = self._waiting.get(answer.number)
+        if waiting is not None and not waiting.done():  # else nobody waits for it any more
             waiting.set_result(answer.body)
 
     def end(self) -> None:
@@ -41,4 +47,3 @@ class Questions:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable("The service ends. Try again."))
-        self._waiting.clear()
