@@ -23,7 +23,7 @@ from causerie.accounts.budgets import Budgets
 from causerie.accounts.key_cache import KeyCache
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.rpc_client import AccountsClient
-from causerie.accounts.rpc_messages import Failed, answer, encoded
+from causerie.accounts.rpc_messages import EndLimits, Failed, TakeLimits, answer, encoded
 from causerie.accounts.rpc_server import AccountsServer, AccountsSession
 from causerie.errors import (
     ContextLengthExceeded,
@@ -197,6 +197,17 @@ async def test_who_leaves_while_it_waits_has_taken_nothing(world: World) -> None
             with await limiter.take(scopes, lambda: NEED):
                 pass
             await eventually(made.told)
+
+
+async def test_who_leaves_before_the_question_is_read_has_taken_nothing(world: World) -> None:
+    async with worker(world) as (made, client, caller):
+        take = TakeLimits(10**6, "hosted", made.credential, "small", NEED)
+        made.ask(encoded(take))
+        made.tell(encoded(EndLimits(10**6, undone=True)))  # both came in one piece
+        await eventually(made.told)
+        limiter, scopes = client.limiter(MemoryCounters()), client.scopes(caller, "small")
+        with await limiter.take(scopes, lambda: NEED):  # one at the same time
+            pass
 
 
 async def asked(made: Worker) -> bool:

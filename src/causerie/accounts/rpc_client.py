@@ -49,7 +49,7 @@ class RemoteCaller(Caller, frozen=True, kw_only=True):
 
 
 class _Held(Struct, frozen=True):
-    """What the record of a request holds: the caller and the estimate, and its number."""
+    """The estimate of a request, with its caller and its number."""
 
     request: int
     caller: Caller

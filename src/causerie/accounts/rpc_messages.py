@@ -35,7 +35,7 @@ class RpcMessage(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Authenticate(RpcMessage, frozen=True):
-    """Who comes with this key to this door? Answered by :class:`Authenticated`."""
+    """Find the caller with this key at this door. Answered by :class:`Authenticated`."""
 
     door: str
     credential: Credential | None

@@ -40,7 +40,7 @@ class _Limits(Struct, frozen=True):
 
 
 class _Running(Struct, frozen=True):
-    """What a request of the worker holds, and the record that it leaves if it never ends."""
+    """A running request of the worker: its hold, and the record that it leaves if it never ends."""
 
     hold: RequestHold
     usage: UsageRecord
@@ -60,7 +60,7 @@ class AccountsServer:
 
 
 class AccountsSession:
-    """What one worker process has asked for."""
+    """Answers the questions of one worker process, and keeps what its requests hold."""
 
     def __init__(self, server: AccountsServer) -> None:
         self._keys, self._limits = server.keys, server.limits
@@ -83,8 +83,13 @@ class AccountsSession:
         return messages.encoded(found)
 
     def tell(self, data: bytes) -> None:
-        """Give back what a request holds, or what it was asking for."""
-        notice = messages.notice(data)
+        """Give back what a request holds, or what it was asking for.
+
+        In the next turn of the loop: what was asked just before is being done by then.
+        """
+        asyncio.get_running_loop().call_soon(self._told, messages.notice(data))
+
+    def _told(self, notice: messages.Notice) -> None:
         asking = self._asking.get(notice.request)
         if asking is not None:
             asking.cancel()  # so it gets nothing

@@ -56,7 +56,7 @@ def today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class ListingFacts:
-    """What the endpoints of a model make of it together, as they are now."""
+    """Facts of a model that follow from all of its endpoints, as they are now."""
 
     parameters: frozenset[str] = frozenset()
     images: bool = False

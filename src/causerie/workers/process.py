@@ -53,7 +53,7 @@ class WorkerSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerListeners:
-    """What is told of a worker process.
+    """Receivers of what a worker process sends.
 
     ``carried`` gets connections that it passes back, ``observed`` what it has counted, and
     ``session`` begins to answer its questions; ``None`` if it has none.
