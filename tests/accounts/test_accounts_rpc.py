@@ -202,8 +202,9 @@ async def test_who_leaves_while_it_waits_has_taken_nothing(world: World) -> None
 async def test_who_leaves_before_the_question_is_read_has_taken_nothing(world: World) -> None:
     async with worker(world) as (made, client, caller):
         take = TakeLimits(10**6, "hosted", made.credential, "small", NEED)
-        made.ask(encoded(take))
+        taken = made.ask(encoded(take))
         made.tell(encoded(EndLimits(10**6, undone=True)))  # both came in one piece
+        await taken
         await eventually(made.told)
         limiter, scopes = client.limiter(MemoryCounters()), client.scopes(caller, "small")
         with await limiter.take(scopes, lambda: NEED):  # one at the same time

@@ -73,9 +73,10 @@ class Connection(asyncio.Protocol):
     # Called by exchanges.
 
     def closes(self) -> bool:
-        """Whether the connection ends with the next response.
+        """Return whether the connection ends with the next response.
 
-        Also where a client is answered that has not been asked for its body: will it come?"""
+        It does where a client is answered that has not been asked for its body: will it come?
+        """
         return (
             self._closing
             or self._server.leaving

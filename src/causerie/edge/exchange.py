@@ -33,7 +33,7 @@ _LARGE = 64 * 1024  # bytes of a body; to copy more takes longer than to write t
 
 
 class _HeaderForms(dict[tuple[str, ...], str]):
-    """How header lines are written, by their names; most responses have the same ones."""
+    """Forms of header lines, by the names of the headers; most responses have the same ones."""
 
     def __missing__(self, names: tuple[str, ...]) -> str:
         if len(self) >= _MAX_FORMS:
