@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 from edgekit import Statuses, make_edge
+from structlog.testing import capture_logs
 
 from causerie.composition.startup import CannotStart, run, take_address
 from causerie.edge.server import Bound, Listen
-from causerie.engines.base import EngineFailed, EngineState, EngineStatus, ModelFacts, TextEngine
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus, TextEngine
+from causerie.engines.fleet import NOT_LOADED
 
-FACTS = ModelFacts("", 8, 1, {}, "", "", (), "test")
 LISTEN = Listen(port=0, drain_seconds=0.1)
 
 
@@ -28,12 +29,11 @@ class Loading:
         self._outcomes = list(outcomes)
         self.may = asyncio.Event()
 
-    async def facts(self) -> ModelFacts:
+    async def load(self) -> None:
         await self.may.wait()
         outcome = self._outcomes.pop(0)
         if outcome is not None:
             raise outcome
-        return FACTS
 
 
 @dataclass
@@ -102,11 +102,16 @@ async def test_when_nothing_loads_the_service_ends_with_the_reason() -> None:
     )
     for engine in found.engines.values():
         engine.may.set()
-    with pytest.raises(CannotStart, match=r"^a did not load: not a model file$"):
+    with (
+        capture_logs() as logged,
+        pytest.raises(CannotStart, match=r"^b did not load: no memory$"),
+    ):
         await run(
             make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, Bound(take_address(LISTEN))
         )
     assert seen.told == ["stop"]
+    failed = [(line["model"], line["why"]) for line in logged if line["event"] == NOT_LOADED]
+    assert failed == [("a", "not a model file")]  # and of b the service says it as it ends
 
 
 async def test_one_model_of_two_is_enough() -> None:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
+from structlog.testing import capture_logs
 
 from causerie.engines import model_slot
-from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
+from causerie.engines.base import EngineFailed, EngineState, LoadFailed, Stopped, TextRequest
 from causerie.engines.fake import FakeEngine, FakeScript
-from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
+from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEntry, ManagedEngine
 
 
 def opened() -> asyncio.Event:
@@ -100,6 +101,21 @@ async def test_a_loaded_model_is_not_loaded_again() -> None:
         await fleet.ready()
         await fleet.engine("a").facts()
     assert yard.made == 1
+
+
+async def test_the_log_tells_of_a_load_that_fails_unless_somebody_else_does() -> None:
+    async def broken() -> ManagedEngine:
+        raise EngineFailed("not a model file")
+
+    with capture_logs() as logged:
+        async with Fleet([entry(broken)], retry_seconds=0.0) as fleet:
+            with pytest.raises(LoadFailed, match="not a model file"):
+                await fleet.engine("a").load()
+            assert logged == []
+            with pytest.raises(LoadFailed):
+                await fleet.engine("a").facts()
+    (line,) = logged
+    assert (line["event"], line["why"]) == (NOT_LOADED, "not a model file")
 
 
 async def test_an_unknown_model_is_refused() -> None:

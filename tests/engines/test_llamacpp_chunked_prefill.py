@@ -29,49 +29,52 @@ def test_chunks_are_as_small_as_streams_need_and_no_smaller(
     token_seconds: float, alone: int, streaming: int
 ) -> None:
     asked = prefill(token_seconds)
-    assert asked.chunk(streaming=False) == alone
-    assert asked.chunk(streaming=True) == streaming
-
-
-def test_the_first_step_replaces_what_was_expected() -> None:
-    seen = prefill(FAST)
-    seen.observe(64, 64 * SLOW)
-    assert seen.token_seconds == pytest.approx(SLOW)
+    assert asked.chunk(8, streaming=False) == alone
+    assert asked.chunk(8, streaming=True) == streaming
 
 
 def test_chunks_follow_the_speed_and_sooner_where_it_falls() -> None:
     seen = prefill(FAST)
-    seen.observe(64, 64 * FAST)
-    before = seen.chunk(streaming=True)
+    seen.speed.observe(64, 64 * FAST)
+    before = seen.chunk(8, streaming=True)
     for _ in range(3):  # a foreign program begins to compute
-        seen.observe(64, 64 * SLOW)
-    assert seen.chunk(streaming=True) <= 32 < before
-    slowed = seen.token_seconds
-    seen.observe(64, 64 * FAST)
-    assert seen.token_seconds > (slowed + FAST) / 2
+        seen.speed.observe(64, 64 * SLOW)
+    assert seen.chunk(8, streaming=True) <= 32 < before
     for _ in range(20):
-        seen.observe(64, 64 * FAST)
-    assert seen.chunk(streaming=True) > BATCH
+        seen.speed.observe(64, 64 * FAST)
+    assert seen.chunk(8, streaming=True) > BATCH
 
 
 def test_chunks_settle_where_a_step_takes_as_long_as_it_may() -> None:
     seen = prefill(FAST)
     for _ in range(20):  # each step takes 25 ms for the streams, and 4 ms for each token of it
-        tokens = seen.chunk(streaming=True)
-        seen.observe(min(tokens, BATCH), 0.025 + 0.004 * min(tokens, BATCH))
-    assert 0.1 <= 0.025 + 0.004 * seen.chunk(streaming=True) <= 0.125
+        tokens = seen.chunk(8, streaming=True)
+        seen.speed.observe(min(tokens, BATCH), 0.025 + 0.004 * min(tokens, BATCH))
+    assert 0.1 <= 0.025 + 0.004 * seen.chunk(8, streaming=True) <= 0.125
 
 
-@pytest.mark.parametrize(("tokens", "seconds"), [(0, 1.0), (1, 1.0), (7, 1.0), (64, 0.0)])
-def test_steps_that_tell_nothing_do_not_count(tokens: int, seconds: float) -> None:
-    seen = prefill()
-    seen.observe(tokens, seconds)
-    assert seen.token_seconds == SLOW
+def least(
+    asked: ChunkedPrefill, total: int, read: int = 0, *, streaming: bool = False
+) -> int | None:
+    return asked.least_chunk(read, total, streaming=streaming)
 
 
-def test_only_long_prompts_that_fit_are_read_in_chunks() -> None:
-    assert prefill().is_long(0, 4000)
-    assert not prefill().is_long(3500, 4000)  # nearly all is cached
-    assert not prefill(FAST).is_long(0, 2000)
-    assert not prefill().is_long(0, 8192)  # the engine refuses it at once
-    assert not prefill(enabled=False).is_long(0, 4000)
+def test_long_prompts_that_fit_are_read_in_chunks() -> None:
+    assert least(prefill(), 4000) == least(prefill(), 4000, streaming=True) == 8
+    assert least(prefill(), 4000, 3500) is None  # nearly all is cached
+    assert least(prefill(FAST), 2000) is None
+    assert least(prefill(), 8192) is None  # the engine refuses it at once
+    assert least(prefill(enabled=False), 4000, streaming=True) is None
+
+
+def test_a_shorter_prompt_is_read_in_chunks_where_a_stream_would_wait_too_long() -> None:
+    large = ChunkedPrefill(512, 8192, FAST)  # a batch takes half a second
+    assert least(large, 1000) is None
+    assert least(large, 1000, streaming=True) == 64
+    assert least(large, 200, streaming=True) is None  # a fifth of a second
+    assert large.chunk(64, streaming=True) == 120
+    slow = ChunkedPrefill(512, 8192, 0.0029)
+    assert least(slow, 1000, streaming=True) == 64
+    assert slow.chunk(64, streaming=True) == 64  # fewer would cost more than they are worth
+    assert least(ChunkedPrefill(512, 8192, 0.0002), 1000, streaming=True) is None
+    assert least(prefill(), 500, streaming=True) is None  # chunks would be as large as its batches

@@ -7,19 +7,19 @@ import json
 import os
 import signal
 import stat
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from uuid import uuid4
 
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports
-from rich.console import Console
 from servicekit import ServiceView, service_view
 from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 from waiting import eventually
 
 from causerie.cli.names import library
-from causerie.cli.services import Service, services_table
+from causerie.cli.services import Service, show_services
 from causerie.composition.control import asked as asked_by_command
 from causerie.composition.control import sockets
 from causerie.composition.service_facts import ServiceFacts
@@ -169,9 +169,8 @@ async def test_operators_see_each_member(tmp_path: Path) -> None:
         assert 'causerie_engine_slots{model="m"} 8.0' in text
         (one,) = sockets(service.runtime)
         facts = await asyncio.to_thread(asked_by_command, one.path, "facts", ServiceFacts, 5.0)
-        console = Console(width=200)
-        with console.capture() as captured:
-            console.print(services_table([Service(one, facts)], library()))
+        with redirect_stdout(StringIO()) as shown:
+            show_services([Service(one, facts)], library())
         for place in every:
-            assert place.address in captured.get()
-        assert "0/8" in captured.get()
+            assert place.address in shown.getvalue()
+        assert "0/8" in shown.getvalue()

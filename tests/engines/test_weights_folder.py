@@ -84,6 +84,22 @@ def test_weights_of_the_older_kind(tmp_path: Path) -> None:
     assert read_folder(folder(tmp_path, **files, pytorch_model__bin="12")).file_size == 2
 
 
+@pytest.mark.parametrize(
+    ("config", "recurrent"),
+    [
+        ({}, False),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, False),
+        ({"layer_types": ["linear_attention", "full_attention"]}, True),
+        ({"layer_types": ["conv", "full_attention"]}, True),
+        ({"text_config": {"layer_types": ["mamba", "attention"]}}, True),
+        ({"mamba_d_state": 16}, True),
+        ({"text_config": {"conv_L_cache": 3}}, True),
+    ],
+)
+def test_recurrent_layers(tmp_path: Path, config: dict[str, object], recurrent: bool) -> None:
+    assert read_folder(folder(tmp_path, config__json=CONFIG | config)).is_recurrent is recurrent
+
+
 def test_weights_for_openvino(tmp_path: Path) -> None:
     parts = {name.replace(".", "__"): "123" for name in OPENVINO}
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 64}

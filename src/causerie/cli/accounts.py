@@ -7,21 +7,18 @@ the machine's owner.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from causerie.accounts.people import SYSTEM, Project, User
 from causerie.cli.doors import root
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.in_force import settings_in_force
-from causerie.cli.terminal import WHOLE_LINES, printable
 from causerie.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,17 +76,6 @@ def link_address(settings: Settings, token: str) -> str:
 def as_json(value: object) -> None:
     """Print it as JSON."""
     typer.echo(msgspec.json.encode(value))
-
-
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print it as a table."""
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    for title in titles:
-        shown.add_column(title, no_wrap=True)
-    for row in rows:
-        shown.add_row(*map(printable, row))
-    console = Console(highlight=False, soft_wrap=True, markup=False, width=WHOLE_LINES)
-    console.print(shown)
 
 
 def day(moment: datetime | None) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library
 from causerie.cli.options import Config, Set
-from causerie.cli.terminal import WHOLE_LINES
+from causerie.cli.tables import print_table
 from causerie.composition.app import cached_weights
 from causerie.engines.weights import CachedWeights
 from causerie.engines.weights.errors import NotGguf
@@ -24,6 +22,8 @@ from causerie.engines.weights.quantization import of_file_name, of_file_type
 _EMPTY = (
     "Nothing is in the cache. `causerie pull NAME` fetches a model of `causerie list --library`."
 )
+_TITLES = ("NAME", "SIZE", "QUANT", "USED")
+_LIBRARY_TITLES = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
 
 
@@ -43,19 +43,25 @@ def print_list(config: Config, pairs: Set, *, names: bool, as_json: bool) -> Non
     """Print the weights in the cache, or with ``names`` all short names that can be fetched."""
     known = library()
     if names:
-        _print(known.models, _library_table(known.models), as_json=as_json)
+        _print(known.models, _LIBRARY_TITLES, map(_library_row, known.models), as_json=as_json)
         return
     rows = _cached(known, config, pairs)
-    _print(rows, _cached_table(rows), as_json=as_json)
+    _print(rows, _TITLES, map(_row, rows), as_json=as_json)
     if not rows and not as_json:
         typer.echo(_EMPTY, err=True)
 
 
-def _print(rows: Iterable[LibraryModel | CachedModel], table: Table, *, as_json: bool) -> None:
+def _print(
+    found: Sequence[LibraryModel | CachedModel],
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
-        typer.echo(msgspec.json.encode(list(rows)))
+        typer.echo(msgspec.json.encode(found))
     else:
-        Console(highlight=False, soft_wrap=True, width=WHOLE_LINES).print(table, markup=False)
+        print_table(titles, rows, right={"SIZE", "CONTEXT"})
 
 
 def size_text(count: int) -> str:
@@ -83,27 +89,14 @@ def _quantization(weights: CachedWeights) -> str | None:
         return None
 
 
-def _cached_table(rows: Iterable[CachedModel]) -> Table:
-    table = _table("NAME", "SIZE", "QUANT", "USED")
-    for row in rows:
-        quantization = row.quantization or "-"
-        table.add_row(row.name, size_text(row.bytes), quantization, _age(row.used_at))
-    return table
+def _row(model: CachedModel) -> Sequence[str]:
+    size = size_text(model.bytes)
+    return model.name, size, model.quantization or "-", _age(model.used_at)
 
 
-def _library_table(rows: Iterable[LibraryModel]) -> Table:
-    table = _table("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
-    for row in rows:
-        table.add_row(row.name, size_text(row.size), f"{row.context:,}", row.license, row.ref)
-    return table
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in titles:
-        right = title in {"SIZE", "CONTEXT"}
-        table.add_column(title, no_wrap=True, justify="right" if right else "left")
-    return table
+def _library_row(model: LibraryModel) -> Sequence[str]:
+    size, context = size_text(model.size), f"{model.context:,}"
+    return model.name, size, context, model.license, model.ref
 
 
 def _age(moment: float | None) -> str:

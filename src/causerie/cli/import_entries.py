@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from causerie.cli.accounts import table
 from causerie.cli.database_entries import reader, with_entries
 from causerie.cli.exits import confirm
+from causerie.cli.tables import print_table
 from causerie.composition.entries import KINDS
 from causerie.composition.importing import EntryImport, ImportStep
 from causerie.settings.entry_file import EntryFile, read_entry_file
@@ -51,7 +51,7 @@ def _show(steps: Sequence[ImportStep]) -> None:
         (each.action, KINDS[each.entry.section], each.entry.name, each.what or "-")
         for each in steps
     ]
-    table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
+    print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
 def _entries(count: int) -> str:

@@ -11,9 +11,10 @@ import typer
 from causerie.accounts.issuing import KeyDraft, NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.people import SYSTEM
-from causerie.cli.accounts import as_json, day, table, with_accounts
+from causerie.cli.accounts import as_json, day, with_accounts
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
+from causerie.cli.tables import print_table
 from causerie.management.views import KeyView, NewKeyView
 from causerie.settings import Settings
 from causerie.settings.addresses import door_addresses, names
@@ -70,7 +71,7 @@ def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
         for project, key in keys
     ]
-    table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
+    print_table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
 
 
 def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:

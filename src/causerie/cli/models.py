@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-
 from causerie.cli.cached import size_text
+from causerie.cli.tables import print_table
 from causerie.composition.app import cached_weights, weights_here
 from causerie.settings import Settings
 
@@ -39,14 +37,10 @@ async def listed(settings: Settings) -> list[ModelLine]:
     return rows
 
 
-def show_models(rows: Sequence[ModelLine], console: Console) -> None:
+def show_models(rows: Sequence[ModelLine]) -> None:
     """Print models as a table."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("MODEL", "WEIGHTS", "ENGINE", "SIZE"):
-        table.add_column(title, no_wrap=True, justify="right" if title == "SIZE" else "left")
-    for row in rows:
-        table.add_row(row.id or "-", row.ref or "-", row.engine or "-", _size(row))
-    console.print(table, markup=False)
+    cells = [(row.id or "-", row.ref or "-", row.engine or "-", _size(row)) for row in rows]
+    print_table(("MODEL", "WEIGHTS", "ENGINE", "SIZE"), cells, right={"SIZE"})
 
 
 def _size(row: ModelLine) -> str:

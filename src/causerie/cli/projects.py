@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from causerie.accounts.people import Project
-from causerie.cli.accounts import day, table
+from causerie.cli.accounts import day
+from causerie.cli.tables import print_table
 
 if TYPE_CHECKING:
     pass
@@ -22,4 +23,4 @@ def show_projects(projects: list[Project]) -> None:
         )
         for each in projects
     ]
-    table(("NAME", "STATE", "MADE", "ID"), rows)
+    print_table(("NAME", "STATE", "MADE", "ID"), rows)

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from causerie.benchmark.figures import Figures, Spread
 from causerie.benchmark.load import BenchProgress
+from causerie.cli.tables import Cell, print_table
 
 _LOOK_SECONDS = 0.2
 _BAR = 8  # characters of the longest
 _BUSY = 0.8
-_COLUMNS = ("streams", "replies", "failed", "first", "p95", "each", "p95", "tokens/s")
+_COLUMNS = ("streams", "replies", "failed", "first", "p95", "each", "p95", "tokens/s", "")
 
 
 async def watch(console: Console, streams: int, seconds: float, seen: BenchProgress) -> None:
@@ -49,22 +49,8 @@ def line(found: Figures) -> str:
 def show(console: Console, runs: Sequence[Figures]) -> None:
     """The figures of all runs, with what has to be known of them."""
     most = max(one.tokens_a_second for one in runs) or 1.0
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for one in runs:
-        failed = sum(one.failed.values())
-        table.add_row(
-            str(one.streams),
-            str(one.replies),
-            Text(str(failed), style="red" if failed else ""),
-            *_times(one.first_token),
-            *_times(one.each_token),
-            f"{one.tokens_a_second:,.1f}",
-            Text("█" * round(one.tokens_a_second / most * _BAR), style="green"),
-        )
-    console.print(table)
+    rows = [_row(one, one.tokens_a_second / most) for one in runs]
+    print_table(_COLUMNS, rows, right=_COLUMNS[:-1], console=console)
     for words in _notes(runs):
         console.print(words, markup=False, highlight=False, soft_wrap=True)
 
@@ -76,23 +62,34 @@ def show_compared(
     others = {one.streams: one for one in there}
     words = f"Compared with {name}:"
     console.print(words, markup=False, highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for title in ("streams", "tokens/s", "there", "ratio", "first", "there", "ratio"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for one in here:
-        other = others.get(one.streams)
-        if other is None:
-            continue
-        rates = one.tokens_a_second, other.tokens_a_second
-        waits = _median(one), _median(other)
-        table.add_row(
-            str(one.streams),
-            *(f"{rate:,.1f}" for rate in rates),
-            _ratio(*rates),
-            *("-" if wait is None else _time(wait) for wait in waits),
-            _ratio(*waits),
-        )
-    console.print(table)
+    titles = ("streams", "tokens/s", "there", "ratio", "first", "there", "ratio")
+    rows = [_compared(one, others[one.streams]) for one in here if one.streams in others]
+    print_table(titles, rows, right=titles, console=console)
+
+
+def _row(found: Figures, share: float) -> Sequence[Cell]:
+    failed = sum(found.failed.values())
+    return (
+        str(found.streams),
+        str(found.replies),
+        Text(str(failed), style="red" if failed else ""),
+        *_times(found.first_token),
+        *_times(found.each_token),
+        f"{found.tokens_a_second:,.1f}",
+        Text("█" * round(share * _BAR), style="green"),
+    )
+
+
+def _compared(found: Figures, other: Figures) -> Sequence[Cell]:
+    rates = found.tokens_a_second, other.tokens_a_second
+    waits = _median(found), _median(other)
+    return (
+        str(found.streams),
+        *(f"{rate:,.1f}" for rate in rates),
+        _ratio(*rates),
+        *("-" if wait is None else _time(wait) for wait in waits),
+        _ratio(*waits),
+    )
 
 
 def _median(found: Figures) -> float | None:

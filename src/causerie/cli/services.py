@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
 from causerie.cli.cached import size_text
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.names import library, same_weights
+from causerie.cli.tables import print_table
 from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
 from causerie.composition.service_facts import RunningModel, ServiceFacts
 from causerie.engines.weights.errors import BadReference
@@ -94,23 +94,21 @@ def _listed(found: Sequence[Service]) -> str:
     return "\n".join(lines)
 
 
-def services_table(found: Sequence[Service], known: Library) -> Table:
-    """Return the table of services and their models."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in _COLUMNS:
-        right = title in {"CONTEXT", "BUSY", "MEMORY", "AT MOST"}
-        table.add_column(title, no_wrap=True, justify="right" if right else "left")
-    for one in found:
-        where = (one.facts.address, str(one.facts.pid))
-        for model in one.facts.models:
-            table.add_row(model.id, *_words(model, known), *where)
-            for each in model.members:
-                busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
-                most = _size(each.memory_bytes)
-                table.add_row("", each.address, each.state, "", busy, now, most)
-        if not one.facts.models:
-            table.add_row(*"-" * (len(_COLUMNS) - len(where)), *where)
-    return table
+def show_services(found: Sequence[Service], known: Library) -> None:
+    """Print the table of services and their models."""
+    rows = [row for one in found for row in _rows(one, known)]
+    print_table(_COLUMNS, rows, right={"CONTEXT", "BUSY", "MEMORY", "AT MOST"})
+
+
+def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
+    where = (service.facts.address, str(service.facts.pid))
+    for model in service.facts.models:
+        yield (model.id, *_words(model, known), *where)
+        for each in model.members:
+            busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
+            yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
+    if not service.facts.models:
+        yield (*"-" * (len(_COLUMNS) - len(where)), *where)
 
 
 def _words(model: RunningModel, known: Library) -> tuple[str, ...]:

@@ -12,9 +12,6 @@ import signal
 import socket
 import sys
 
-WHOLE_LINES = 10_000
-"""A console of so many columns cuts nothing off a table: breaking lines is left to the terminal."""
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -9,9 +9,10 @@ import typer
 
 from causerie.accounts.links import NewLink
 from causerie.accounts.people import SYSTEM, User
-from causerie.cli.accounts import as_json, day, link_address, table, the_user, with_accounts
+from causerie.cli.accounts import as_json, day, link_address, the_user, with_accounts
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set
+from causerie.cli.tables import print_table
 from causerie.management.views import NewLinkView, UserView
 from causerie.settings import Settings
 
@@ -67,7 +68,7 @@ def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
         (each.email, each.name, "operator" if each.operator else "-", _state(each), each.id)
         for each in users
     ]
-    table(("EMAIL", "NAME", "RIGHTS", "STATE", "ID"), rows)
+    print_table(("EMAIL", "NAME", "RIGHTS", "STATE", "ID"), rows)
 
 
 def _state(user: User) -> str:

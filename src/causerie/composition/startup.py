@@ -17,11 +17,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+import structlog
+
 from causerie.edge.application import Edge
 from causerie.edge.intake import Intake
 from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus
-from causerie.engines.fleet import Fleet, FleetEngine
+from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
+
+log = structlog.get_logger(__name__)
 
 _REFRESH_SECONDS = 0.1
 _ALLOCATIONS = 20_000  # between two looks at the youngest objects
@@ -80,8 +84,8 @@ async def run(
     """Serve until a signal; ``bound`` holds what :func:`take_address` gave.
 
     ``preload`` are the ids of the models to load first. One that fails is
-    reported and tried again by requests; when all of them fail, the service
-    ends and :class:`CannotStart` is raised.
+    logged and tried again by requests; when all of them fail, the service
+    ends and :class:`CannotStart` is raised, with the reason of the last one.
     """
     spare_the_collector()
     _give_back_large_blocks()
@@ -139,7 +143,8 @@ class _Start:
         self._watcher = watcher
         self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
-        self.failure: Exception | None = None
+        self.failure: CannotStart | None = None
+        self._failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
         """The server takes connections."""
@@ -156,11 +161,10 @@ class _Start:
         address = await self._address
         async with asyncio.TaskGroup() as group:
             showing = group.create_task(self._show())
-            failures = await asyncio.gather(*(self._load(model) for model in self._preload))
+            await asyncio.gather(*(self._load(model) for model in self._preload))
             showing.cancel()
-        found = [failure for failure in failures if failure is not None]
-        if found and len(found) == len(failures):
-            self.failure = found[0]
+        if self._failures and len(self._failures) == len(self._preload):
+            self.failure = self._failures[-1]
             self.stop.set()
             return
         if self._intake is not None:
@@ -168,19 +172,25 @@ class _Start:
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 
-    async def _load(self, model: str) -> Exception | None:
-        """Load one model; gives what kept it from loading. A reload may take it away meanwhile."""
+    async def _load(self, model: str) -> None:
+        """Load one model; a reload may take it away meanwhile.
+
+        The log tells what kept it from loading, unless that is the end of the service, which says
+        it itself.
+        """
         while (engine := self._engine(model)) is not None:
             try:
-                await engine.facts()
+                await engine.load()
             except EngineFailed as error:
                 if error.loading:  # still at it: a load may take longer than a request waits
                     await asyncio.sleep(error.retry_after)
                 elif engine == self._engine(model):
-                    return CannotStart(f"{model} did not load: {error}")
+                    self._failures.append(CannotStart(f"{model} did not load: {error}"))
+                    if len(self._failures) < len(self._preload):
+                        log.warning(NOT_LOADED, model=model, why=str(error))
+                    return
             else:
-                break
-        return None
+                return
 
     def _engine(self, model: str) -> FleetEngine | None:
         with suppress(KeyError):

@@ -28,6 +28,9 @@ __all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
 log = structlog.get_logger(__name__)
 
+NOT_LOADED = "model not loaded"
+"""What the log says of a load that failed."""
+
 _STOPPING = "the service is being stopped"
 
 
@@ -124,12 +127,18 @@ class Fleet:
 
     @asynccontextmanager
     async def using(
-        self, model_slot: ModelSlot, *, first: bool = False, last: bool = False
+        self,
+        model_slot: ModelSlot,
+        *,
+        first: bool = False,
+        last: bool = False,
+        tells: bool = True,
     ) -> AsyncIterator[ManagedEngine]:
         """Yield the loaded engine, which is not unloaded while the body runs.
 
         Nor for a moment after it, unless it was a request's last step and no other
         is between its steps: the next one would have to load the model again.
+        A load that begins here ``tells`` the log if it fails.
         """
         model_slot.begin_step(first=first)
         if model_slot.leaving:
@@ -138,17 +147,19 @@ class Fleet:
             model_slot.idle.cancel()
             model_slot.idle = None
         try:
-            yield await self._loaded(model_slot, model_slot.entry.wait_seconds)
+            yield await self._loaded(model_slot, model_slot.entry.wait_seconds, tells=tells)
         finally:
             model_slot.end_step(last=last)
             self._released.set()
             self._unload_when_idle(model_slot)
 
-    async def _loaded(self, model_slot: ModelSlot, seconds: float | None) -> ManagedEngine:
+    async def _loaded(
+        self, model_slot: ModelSlot, seconds: float | None, *, tells: bool = True
+    ) -> ManagedEngine:
         """Return the engine; wait this long for a load in progress or a new one."""
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
-        loading = self._load(model_slot)
+        loading = self._load(model_slot, tells=tells)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
         if not done:
             raise EngineFailed(
@@ -160,8 +171,11 @@ class Fleet:
             raise EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load(self, model_slot: ModelSlot) -> asyncio.Task[ManagedEngine]:
-        """Return the load in progress, or a new one; raise if it is too early for that."""
+    def _load(self, model_slot: ModelSlot, *, tells: bool = True) -> asyncio.Task[ManagedEngine]:
+        """Return the load in progress, or a new one; raise if it is too early for that.
+
+        A new one ``tells`` the log if it fails.
+        """
         if self._closed:
             raise EngineFailed(_STOPPING)
         if model_slot.loading is None:
@@ -169,13 +183,15 @@ class Fleet:
             if model_slot.failure and early > 0:
                 raise LoadFailed(model_slot.failure, retry_after=early)
             # Owned: leaving the fleet cancels and awaits it.
-            model_slot.loading = asyncio.get_running_loop().create_task(self._start(model_slot))
+            model_slot.loading = asyncio.get_running_loop().create_task(
+                self._start(model_slot, tells)
+            )
             self._loads.add(model_slot.loading)
             model_slot.loading.add_done_callback(self._loads.discard)
             model_slot.loading.add_done_callback(_note_end)
         return model_slot.loading
 
-    async def _start(self, model_slot: ModelSlot) -> ManagedEngine:
+    async def _start(self, model_slot: ModelSlot, tells: bool) -> ManagedEngine:
         began = time.monotonic()
         try:
             await self._unload(model_slot)  # one that has lost what it was made of
@@ -187,9 +203,8 @@ class Fleet:
         except BaseException as failure:
             if not (isinstance(failure, EngineFailed) and failure.loading):
                 model_slot.note_failure(failure)
-                log.warning(
-                    "model not loaded", model=model_slot.entry.model, why=model_slot.failure
-                )
+                if tells:
+                    log.warning(NOT_LOADED, model=model_slot.entry.model, why=model_slot.failure)
             if isinstance(failure, EngineFailed) and not failure.loading:
                 wait = model_slot.retry_at - time.monotonic()
                 raise LoadFailed(model_slot.failure, retry_after=wait) from failure
@@ -352,6 +367,11 @@ class FleetEngine:
     def known(self) -> ModelFacts | None:
         """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
         return self._model_slot.facts
+
+    async def load(self) -> None:
+        """Load the model. Whoever awaits this tells of its failure: the log does not."""
+        async with self._fleet.using(self._model_slot, first=True, tells=False):
+            pass
 
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""

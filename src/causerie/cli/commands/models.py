@@ -27,12 +27,10 @@ def models(
     import asyncio
 
     import msgspec
-    from rich.console import Console
 
     from causerie.cli.database_entries import with_database
     from causerie.cli.in_force import settings_in_force
     from causerie.cli.models import listed, show_models
-    from causerie.cli.terminal import WHOLE_LINES
 
     with reporting():
         found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
@@ -40,4 +38,4 @@ def models(
         if as_json:
             typer.echo(msgspec.json.encode(rows))
         else:
-            show_models(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))
+            show_models(rows)

@@ -26,19 +26,16 @@ def ps(
     `causerie ps --json`
     """
     import msgspec
-    from rich.console import Console
 
     from causerie.cli.names import library
-    from causerie.cli.services import services, services_table
-    from causerie.cli.terminal import WHOLE_LINES
+    from causerie.cli.services import services, show_services
 
     with reporting():
         found = services()
         if as_json:
             typer.echo(msgspec.json.encode([one.facts for one in found]))
             return
-        console = Console(highlight=False, soft_wrap=True, width=WHOLE_LINES)
-        console.print(services_table(found, library()), markup=False)
+        show_services(found, library())
 
 
 def stop(

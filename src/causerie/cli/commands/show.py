@@ -29,12 +29,11 @@ def show(
     import msgspec
 
     from causerie.cli.show import facts_text, model_facts
+    from causerie.cli.tables import print_facts
 
     with reporting():
         facts = model_facts(name, config, pairs)
         if as_json:
             typer.echo(msgspec.json.encode(facts))
             return
-        width = max(map(len, facts))
-        for key, value in facts.items():
-            typer.echo(f"{key.replace('_', ' '):<{width}}  {facts_text(key, value)}")
+        print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])

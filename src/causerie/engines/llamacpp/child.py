@@ -65,7 +65,9 @@ def main() -> None:
         sys.exit(f"RuntimeError: {error}")
     if not _has_gpu(told["launch"]):  # a device may hold on to pages of its host
         give_back_zero_pages()
-    _say({"ready": True, "address": server.listening_address, "batch": params.n_batch})
+    gpu_batch = params.n_ubatch if _has_gpu(told["launch"]) else None
+    batches = {"batch": params.n_batch, "gpu_batch": gpu_batch}
+    _say({"ready": True, "address": server.listening_address, **batches})
     threading.Event().wait()
 
 

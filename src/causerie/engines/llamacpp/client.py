@@ -121,7 +121,7 @@ class LlamaCppClient:
         """Yield one completion once the engine has started it; free its slot on leaving.
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
-        engine keeps the state at which it ends, and can go back to it. A long prompt is read in
+        engine keeps the state at which it ends, and can go back to it. Some prompts are read in
         chunks (:mod:`.chunked_prefill`).
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
@@ -129,19 +129,23 @@ class LlamaCppClient:
         async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
                 await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
-            if self._prefill.is_long(slot.read, len(request.prompt)):
-                async with aclosing(self._in_chunks(request, partial, pulse, slot)) as outputs:
-                    yield outputs
-            else:
-                async with self._run(request, partial, pulse, slot) as outputs:
-                    yield outputs
+            least = self._prefill.least_chunk(
+                slot.read, len(request.prompt), streaming=self._slots.streaming
+            )
+            run = (
+                self._run(request, partial, pulse, slot)
+                if least is None
+                else aclosing(self._in_chunks(request, partial, pulse, slot, least))
+            )
+            async with run as outputs:
+                yield outputs
 
     async def _in_chunks(
-        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot
+        self, request: TextRequest, partial: PartialTokens, pulse: Pulse, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
         """Yield a completion whose prompt is read in chunks; streams get tokens in between."""
-        begun = False
-        while (found := await self._read_chunk(request.prompt, partial, pulse, slot)) is not None:
+        prompt, begun = request.prompt, False
+        while (found := await self._read_chunk(prompt, partial, pulse, slot, least)) is not None:
             if not begun:
                 begun = True
                 yield Started(found)
@@ -151,14 +155,19 @@ class LlamaCppClient:
                     yield output
 
     async def _read_chunk(
-        self, prompt: Sequence[int], partial: PartialTokens, pulse: Pulse, slot: Slot
+        self,
+        prompt: Sequence[int],
+        partial: PartialTokens,
+        pulse: Pulse,
+        slot: Slot,
+        least: int,
     ) -> int | None:
         """Have the engine read the next chunk, unless it is the last one.
 
         Returns how many tokens of the prompt were cached, or ``None`` for the last one.
         """
         async with self._prefill.turn:
-            end = slot.read + self._prefill.chunk(streaming=self._slots.streaming)
+            end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
             if end >= len(prompt):
                 return None
             return await self._read_ahead(prompt[:end], partial, pulse, slot)
@@ -226,7 +235,7 @@ class _Stream:
     def read(self, progress: _Progress) -> None:
         """Note a step in which the engine has read tokens of the prompt."""
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
-        self.prefill.observe(tokens, spent / 1000)
+        self.prefill.speed.observe(tokens, spent / 1000)
         self.slot.read, self.read_ms = progress.processed, progress.time_ms
 
 

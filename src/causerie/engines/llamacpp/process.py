@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
+from causerie.engines.llamacpp.chunked_prefill import FULL_SPEED, ChunkedPrefill
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
 from causerie.engines.llamacpp.prompt_store import PromptStore
@@ -50,7 +51,7 @@ async def spawn(
     key = secrets.token_urlsafe(32)
     try:
         async with asyncio.timeout(load_seconds):
-            place, batch = await _loaded(process, launch, key)
+            place, ready = await _loaded(process, launch, key)
     except BaseException as failure:
         await process.end()
         if isinstance(failure, TimeoutError):
@@ -61,7 +62,13 @@ async def spawn(
             ) from None
         raise
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    prefill = ChunkedPrefill(batch, launch.context, launch.token_seconds, enabled=launch.cuts_back)
+    prefill = ChunkedPrefill(
+        ready["batch"],
+        launch.context,
+        launch.token_seconds,
+        ready["gpu_batch"] or FULL_SPEED,
+        enabled=launch.cuts_back,
+    )
     client = LlamaCppClient(place, key, slots, prefill)
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
@@ -80,8 +87,10 @@ class _Ended(Exception):
     """The child ended while it was starting."""
 
 
-async def _loaded(process: EngineProcess, launch: Launch, key: str) -> tuple[int | str, int]:
-    """Return the address of the loaded child and its batch in tokens.
+async def _loaded(
+    process: EngineProcess, launch: Launch, key: str
+) -> tuple[int | str, dict[str, Any]]:
+    """Return the address of the loaded child, and what it says of itself.
 
     The address is its socket, or a port if it has no socket.
     """
@@ -94,7 +103,7 @@ async def _loaded(process: EngineProcess, launch: Launch, key: str) -> tuple[int
             continue
         fact = json.loads(line)
         if fact.get("ready"):
-            return socket or int(fact["address"].rpartition(":")[2]), fact["batch"]
+            return socket or int(fact["address"].rpartition(":")[2]), fact
         _tell_conversion(Path(launch.weights).name, fact)
     raise _Ended
 

@@ -21,7 +21,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any, TextIO
 
 import numpy
@@ -29,6 +32,7 @@ import openvino
 import openvino_genai
 
 from causerie.engines.machine_part import stay_on
+from causerie.engines.openvino.prefill import BATCH, Prefill
 
 _PR_SET_PDEATHSIG = 1
 _MOST_TOKENS = 2**31 - 1
@@ -58,62 +62,116 @@ def main() -> None:
     except RuntimeError as error:
         sys.exit(f"RuntimeError: {error}")
     _say(out, {"ready": True, "version": openvino_genai.get_version()})
-    Batch(pipeline, launch["end"], out).serve(orders)
+    Batch(pipeline, launch, out).serve(orders)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A generation, and the tokens that it has made."""
+
+    handle: Any
+    prompt: Sequence[int]
+    made: list[int] = field(default_factory=list)
 
 
 class Batch:
-    """All generations that run; ``end`` are the tokens that end a text."""
+    """The generations that run, and the prompts that wait."""
 
-    def __init__(self, pipeline: Any, end: list[int], out: TextIO) -> None:
+    def __init__(self, pipeline: Any, launch: dict[str, Any], out: TextIO) -> None:
         self._pipeline = pipeline
-        self._end = set(end)
+        self._end = set(launch["end"])
         self._out = out
         self._tokenizer = pipeline.get_tokenizer()
-        self._running: dict[int, Any] = {}
+        self._prefill = Prefill(launch["blocks"], divided=launch["divided"])
+        self._orders: dict[int, Order] = {}  # of the prompts that wait
+        self._parts: dict[int, Any] = {}  # handles of those that are read
+        self._running: dict[int, _Running] = {}
 
     def serve(self, orders: SimpleQueue[Order]) -> None:
-        """Obey orders between steps; wait for one where nothing runs."""
+        """Obey orders between steps; wait for one where nothing is to be computed."""
         while True:
-            while not orders.empty() or not self._running:
+            while not (self._running or self._prefill or self._parts) or not orders.empty():
                 self._obey(orders.get())
+            if not self._parts:
+                self._begin_reading()
+            began = monotonic()
             self._pipeline.step()
-            for id, handle in list(self._running.items()):
-                self._tell(id, handle)
+            self._prefill.stepped(monotonic() - began)
+            self._end_parts()
+            for id, running in list(self._running.items()):
+                self._tell(id, running)
 
     def _obey(self, order: Order) -> None:
         id = order["id"]
         if "generate" in order:
-            tokens = openvino.Tensor(numpy.array([order["generate"]], dtype=numpy.int64))
-            config = _config(order, self._end)
-            self._running[id] = self._pipeline.add_request(id, tokens, config)
+            self._orders[id] = order
+            self._prefill.add(id, order["generate"])
         elif "cancel" in order:
-            if (handle := self._running.pop(id, None)) is not None:
-                handle.cancel()
+            self._cancel(id)
         elif "encode" in order:
             _say(self._out, {"id": id, "encoded": [self._encoded(one) for one in order["encode"]]})
         else:
             _say(self._out, {"id": id})
 
+    def _cancel(self, id: int) -> None:
+        self._prefill.drop(id)
+        self._orders.pop(id, None)
+        if (part := self._parts.pop(id, None)) is not None:
+            part.cancel()
+        if (running := self._running.pop(id, None)) is not None:
+            running.handle.cancel()
+            self._note(running)
+
     def _encoded(self, text: str) -> list[int]:
         read = self._tokenizer.encode(text, add_special_tokens=False, max_length=_MOST_TOKENS)
         return [int(one) for one in read.input_ids.data.reshape(-1)]
 
-    def _tell(self, id: int, handle: Any) -> None:
+    def _begin_reading(self) -> None:
+        streaming = any(running.made for running in self._running.values())
+        for part in self._prefill.plan(streaming=streaming):
+            id, tokens = part.prompt.id, part.prompt.tokens
+            if part.is_last:
+                config = _config(self._orders.pop(id), self._end)
+                self._running[id] = _Running(self._begin(id, tokens, config), tokens)
+            else:
+                self._parts[id] = self._begin(id, tokens[: part.end], _reading())
+
+    def _begin(self, id: int, tokens: Sequence[int], config: Any) -> Any:
+        tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
+        return self._pipeline.add_request(id, tensor, config)
+
+    def _end_parts(self) -> None:
+        """Forget the parts that were read; others take one more step."""
+        for id, handle in list(self._parts.items()):
+            status = handle.get_status()
+            if status != openvino_genai.GenerationStatus.RUNNING:
+                del self._parts[id]
+            if status == openvino_genai.GenerationStatus.IGNORED:
+                self._cancel(id)
+                _say(self._out, {"id": id, "end": "ignored"})
+
+    def _tell(self, id: int, running: _Running) -> None:
         ids: list[int] = []
         logprobs: list[float] = []
         end = None
-        while handle.can_read():
-            for output in handle.read().values():
+        while running.handle.can_read():
+            for output in running.handle.read().values():
                 ids += output.generated_ids
                 logprobs += output.generated_log_probs
                 end = _ENDS.get(output.finish_reason, end)
-        dropped = handle.get_status() == openvino_genai.GenerationStatus.IGNORED
+        dropped = running.handle.get_status() == openvino_genai.GenerationStatus.IGNORED
         if end is None and dropped:
             end = "ignored"  # it finds no room for it in its cache
+        running.made += ids
         if ids or end:
             _say(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._running[id]
+            self._note(running)
+
+    def _note(self, running: _Running) -> None:
+        """Note what the cache holds of a generation that has ended: all but the last token."""
+        self._prefill.note([*running.prompt, *running.made[:-1]])
 
 
 def _pipeline(launch: dict[str, Any]) -> Any:
@@ -122,11 +180,20 @@ def _pipeline(launch: dict[str, Any]) -> Any:
     scheduler.num_kv_blocks = launch["blocks"]
     scheduler.max_num_seqs = launch["parallel"]
     scheduler.enable_prefix_caching = True
-    scheduler.dynamic_split_fuse = True  # a long prompt goes in parts between others' tokens
+    scheduler.dynamic_split_fuse = True  # tokens of prompts and of streams in one step
+    scheduler.max_num_batched_tokens = BATCH + launch["parallel"]
     properties = {} if launch["threads"] is None else {"INFERENCE_NUM_THREADS": launch["threads"]}
     return openvino_genai.ContinuousBatchingPipeline(
         launch["weights"], scheduler, "CPU", properties
     )
+
+
+def _reading() -> Any:
+    """Return what makes a request read its prompt: it ends with the first token."""
+    config = openvino_genai.GenerationConfig()
+    config.apply_chat_template = False
+    config.max_new_tokens = 1
+    return config
 
 
 def _config(order: Order, end: set[int]) -> Any:

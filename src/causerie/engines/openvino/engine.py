@@ -61,7 +61,8 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
         described: Header | ModelFolder
         described, local = _folder(weights, ref) if weights.is_dir() else _file(weights, ref)
         trained = described.context_length
-        launch = for_machine(weights, options, described, trained, memory)
+        recurrent = isinstance(described, ModelFolder) and described.is_recurrent
+        launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
         super().__init__(model, local, launch, load_seconds)
         self._control: re.Pattern[str]  # read with the words
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.machine_part import WHOLE, MachinePart
+from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.weights.footprint import Sized, kv_bytes_per_token, memory_bytes
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Those whose GGUF files OpenVINO GenAI reads."""
 _DEFAULT_CONTEXT = 8_192
 _SLOTS = 16
-_BLOCK = 32  # tokens of a block of its cache on a CPU
 _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 
 
@@ -39,13 +39,21 @@ class OpenVinoLaunch:
     threads: int | None
     blocks: int
     """Blocks of the cache that all requests share."""
+    divided: bool
+    """Whether prompts are read in parts; see :mod:`.prefill`."""
     memory: int
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""
 
 
 def for_machine(
-    weights: Path, options: OpenVinoOptions, model: Sized, trained: int, memory: int
+    weights: Path,
+    options: OpenVinoOptions,
+    model: Sized,
+    trained: int,
+    memory: int,
+    *,
+    recurrent: bool = False,
 ) -> OpenVinoLaunch:
     """Return the options with everything chosen, on a machine with ``memory`` bytes.
 
@@ -53,6 +61,7 @@ def for_machine(
     Context: that, at most 8,192 tokens. Slots: 16; they share one cache, which holds a whole
     context of each, but takes no more than a quarter of the memory that the weights leave, and
     never less than one context; one context as well where nothing says what a token takes.
+    ``recurrent`` models keep a state for several blocks together, so parts would not be found.
     """
     cpus = options.part.cpus()
     longest = trained or options.context or _DEFAULT_CONTEXT
@@ -66,7 +75,8 @@ def for_machine(
         context=context,
         parallel=parallel,
         threads=options.threads or (len(cpus) if cpus else None),
-        blocks=-(-cached // _BLOCK) + parallel,  # each request begins a block of its own
+        blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
+        divided=not recurrent,
         memory=memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
     )

@@ -40,6 +40,9 @@ _TEMPLATE = "chat_template.jinja"
 _INDEX = "model.safetensors.index.json"
 _OTHER_TOKENIZERS = ("tokenizer.model", "tekken.json")
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin")  # what training leaves behind
+_OF_STATES = (
+    "attn_layer_", "conv_", "full_attn_", "layers_block_type", "linear_", "mamba", "ssm_", "state_"
+)  # fmt: skip
 _MOST_NUMBER = 1 << 24  # of a configuration: bounds what a hostile one makes us reckon
 _TELLING = (".json", ".jinja", ".model")  # endings of what makes a model, alongside its weights
 _MOST_BYTES = 256 << 20  # of one file that is read; the largest tokenizers have 40 MB
@@ -76,6 +79,19 @@ class ModelFolder:
         each = self._number("head_dim") or (width // heads if heads else 0)
         kept = self._number("num_key_value_heads") or heads
         return 2 * self._number("num_hidden_layers") * kept * each
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Return whether some layers keep one state in the place of keys and values.
+
+        Told by the kinds of its layers, or by the sizes of such states.
+        """
+        kinds = in_config(self.config, "layer_types")
+        if isinstance(kinds, list):
+            return any("attention" not in str(kind) or "linear" in str(kind) for kind in kinds)
+        nested = in_config(self.config, "text_config")
+        keys = [*self.config, *(nested if isinstance(nested, dict) else ())]
+        return any(key.startswith(_OF_STATES) for key in keys)
 
     @property
     def vocabulary_size(self) -> int:

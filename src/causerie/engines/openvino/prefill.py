@@ -1,0 +1,160 @@
+"""Which tokens of which prompts the next step reads.
+
+The pipeline fills every step with as many tokens of prompts as its batch holds, oldest prompt
+first. A stream waits for each step, and a short prompt for all that came before it. So prompts are
+given to it in *parts*, as many tokens as the next step is to read. What a part has read stays in
+the prefix cache, where the next one finds it; the last part is the request itself. Parts end where
+a block of the cache ends, for whole blocks are found.
+
+What the cache holds is not told, so :class:`KnownBlocks` keeps count. Where that is mistaken, a
+step is longer or shorter than planned, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from causerie.engines.packed_tokens import TOKEN_BYTES, packed
+from causerie.engines.prefill_speed import STREAMING_SECONDS, PrefillSpeed
+
+BLOCK = 32
+"""Tokens of a block of the cache on a CPU."""
+BATCH = 256
+"""Tokens of the largest step."""
+
+_ALONE_SECONDS = 0.5  # a client that leaves, and a prompt that comes, wait for the step
+_EXPECTED_SECONDS = STREAMING_SECONDS / BATCH  # for a token: the first step is as large as any
+
+
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """A prompt that waits; the cache holds ``read`` of its tokens."""
+
+    id: int
+    tokens: Sequence[int]
+    blocks: Sequence[int]
+    """Keys of its whole blocks."""
+    read: int = 0
+
+    @property
+    def rest(self) -> int:
+        """Return the number of tokens that are still to be read."""
+        return len(self.tokens) - self.read
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tokens of a prompt that one step reads."""
+
+    prompt: Prompt
+    begin: int
+    end: int
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the prompt is read with it."""
+        return self.end == len(self.prompt.tokens)
+
+
+class KnownBlocks:
+    """Blocks that the prefix cache holds, at most ``limit``; those used longest ago go first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._keys: OrderedDict[int, None] = OrderedDict()
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._keys
+
+    def add(self, keys: Iterable[int]) -> None:
+        """Note that these were computed, or found."""
+        for key in keys:
+            self._keys[key] = None
+            self._keys.move_to_end(key)
+        while len(self._keys) > self._limit:
+            _ = self._keys.popitem(last=False)
+
+
+class Prefill:
+    """The prompts that wait, and which of their tokens the next step reads.
+
+    ``blocks`` is the size of the cache. Prompts that are not ``divided`` are read at once.
+    """
+
+    def __init__(self, blocks: int, *, divided: bool = True) -> None:
+        self._speed = PrefillSpeed(_EXPECTED_SECONDS)
+        self._known = KnownBlocks(blocks)
+        self._divided = divided
+        self._waiting: dict[int, Prompt] = {}
+        self._planned: Sequence[Part] = ()
+        self._oldest_first = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, id: int, tokens: Sequence[int]) -> None:
+        """Have a prompt wait."""
+        self._waiting[id] = Prompt(id, tokens, block_keys(tokens))
+
+    def drop(self, id: int) -> None:
+        """Forget a prompt, if it waits."""
+        _ = self._waiting.pop(id, None)
+
+    def plan(self, *, streaming: bool) -> Sequence[Part]:
+        """Return what the next step reads; a prompt whose last part it is waits no more.
+
+        The oldest prompt and the shortest rest come first in turns: so none waits for all that
+        are longer, nor for all that are shorter.
+        """
+        self._oldest_first = not self._oldest_first
+        left, planned = self._step_tokens(streaming=streaming), []
+        for prompt in self._in_order():
+            self._skip_known(prompt)
+            end = prompt.read + left
+            end = len(prompt.tokens) if prompt.rest <= left else end - end % BLOCK
+            if end > prompt.read:
+                part = Part(prompt, prompt.read, end)
+                left -= end - prompt.read
+                prompt.read = end
+                planned.append(part)
+                if part.is_last:
+                    self.drop(prompt.id)
+        self._planned = planned
+        return planned
+
+    def stepped(self, seconds: float) -> None:
+        """Note that the step which was planned took so long."""
+        self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
+        for part in self._planned:
+            self._known.add(part.prompt.blocks[: part.end // BLOCK])
+        self._planned = ()
+
+    def note(self, tokens: Sequence[int]) -> None:
+        """Note that the cache holds these, from the first on."""
+        self._known.add(block_keys(tokens))
+
+    def _in_order(self) -> Sequence[Prompt]:
+        waiting = list(self._waiting.values())
+        return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
+
+    def _skip_known(self, prompt: Prompt) -> None:
+        """Skip what the cache holds, but not the last token: something has to be computed."""
+        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
+            prompt.read += BLOCK
+
+    def _step_tokens(self, *, streaming: bool) -> int:
+        if not self._divided:
+            return sum(prompt.rest for prompt in self._waiting.values())
+        fitting = self._speed.fitting(STREAMING_SECONDS if streaming else _ALONE_SECONDS)
+        return min(max(fitting // BLOCK, 1) * BLOCK, BATCH)
+
+
+def block_keys(tokens: Sequence[int]) -> Sequence[int]:
+    """Return a key for each whole block, which stands for all tokens up to the block's end."""
+    raw, key, keys = packed(tokens), 0, []
+    for begin in range(0, len(tokens) // BLOCK * BLOCK, BLOCK):
+        key = hash((key, raw[begin * TOKEN_BYTES : (begin + BLOCK) * TOKEN_BYTES]))
+        keys.append(key)
+    return keys
