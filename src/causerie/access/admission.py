@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from causerie.errors import InvalidRequest, Overloaded
 
@@ -40,12 +39,7 @@ class SlotLease:
         self.waited = self._started - arrived
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._queue.give_back(self._places, time.monotonic() - self._started)
 
 

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from types import TracebackType
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -165,12 +164,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

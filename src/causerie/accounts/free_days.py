@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -96,12 +95,7 @@ class FreeUse:
     def __enter__(self) -> FreeUse:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
         self._day.running -= 1
         self._day.done += not isinstance(failure, ServiceError)
 
