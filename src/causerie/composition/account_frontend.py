@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
-from pathlib import Path
 
 from msgspec import structs
 
@@ -59,8 +58,6 @@ async def entered(
     """
     async with account_backend(settings.store, credentials.store, shared_budgets) as hosted:
         results = Results(hosted.probe_results)
-        if settings.store.folder is not None:
-            await results.take_over(Path(settings.store.folder) / "probes")
         outbox = _outbox(settings.mail, credentials.mail)
         async with AsyncExitStack() as stack:
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
