@@ -89,7 +89,7 @@ class ProviderViews:
 
     def _target(self, name: str, model: str) -> TargetView:
         target_state = self._target_states.get(name)
-        target_stats = self._stats_of.target_stats(name) or UNKNOWN
+        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN
         first, speed = target_stats.first_token, target_stats.speed
         return TargetView(
             name=name,

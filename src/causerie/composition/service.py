@@ -65,7 +65,6 @@ from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.bounded_json import Bounds
-from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router, begin_reported_target
@@ -340,25 +339,9 @@ class RunningService:
         """Return why no use could be recorded now, or an empty text."""
         return "" if self._front is None else self._front.bookkeeping.obstacle()
 
-    def history(self, target: str) -> Sequence[TimeBucket]:
-        """The last day of a target, in quarters of an hour."""
-        return self._router.history(target)
-
-    def requests(self, target: str) -> int:
-        """Return how many requests a target had in the last day."""
-        return self._router.requests(target)
-
     def target_states(self) -> Sequence[TargetState]:
         """Return what routing knows of all targets."""
         return self._router.target_states()
-
-    def target_state(self, target: str) -> TargetState | None:
-        """Return what routing knows of a target."""
-        return self._router.target_state(target)
-
-    def target_stats(self, target: str) -> TargetStats | None:
-        """Return the state of a target, with its measurements."""
-        return self._router.target_stats(target)
 
     def provider(self, name: str) -> ConnectedProvider | None:
         """A provider that others run."""

@@ -57,7 +57,7 @@ class LiveServiceView:
             door_address.prefix,
             frozenset(door_address.models),
             self._parts.catalog,
-            self._parts.history,
+            self._parts.pipeline.router.history,
         )
 
     def answering(self, model: str) -> Sequence[str]:
@@ -92,11 +92,11 @@ class LiveServiceView:
 
     def history(self, target: str) -> Sequence[TimeBucket]:
         """The last day of a target, in quarters of an hour."""
-        return self._parts.history(target)
+        return self._parts.pipeline.router.history(target)
 
     def requests(self, target: str) -> int:
         """Return how many requests a target had in the last day."""
-        return self._parts.requests(target)
+        return self._parts.pipeline.router.requests(target)
 
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""
