@@ -45,7 +45,6 @@ class SpentReader(Protocol):
 
         ``since`` is a midnight UTC.
         """
-        ...
 
 
 class Claim(Struct, frozen=True):

@@ -34,11 +34,9 @@ class Line(Protocol):
 
     def ask(self, data: bytes) -> Awaitable[bytes]:
         """Return the answer; raise :class:`StoreUnavailable` if that process has gone."""
-        ...
 
     def tell(self, data: bytes) -> None:
         """Send what has no answer. Whatever was asked or told before arrives before it."""
-        ...
 
 
 class RemoteCaller(Caller, frozen=True, kw_only=True):

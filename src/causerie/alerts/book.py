@@ -81,7 +81,6 @@ class AlertBook(Protocol):
 
     async def alerts(self) -> Sequence[StoredAlert]:
         """All that are kept, newest first."""
-        ...
 
     async def fire(
         self,
@@ -94,34 +93,26 @@ class AlertBook(Protocol):
 
         False where another process was first, or where it was over after ``quiet_since``.
         """
-        ...
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         """These hold still."""
-        ...
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
         """End an alert that nobody has seen since; false where another process was first."""
-        ...
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         """Count the deliveries since, by channel and address, without those that were dropped."""
-        ...
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         """Take up to so many that are due; nobody else gets them before ``until``."""
-        ...
 
     async def settle(self, delivery: Delivery) -> None:
         """Keep the state of a delivery, also of one that was not there."""
-        ...
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         """Return the newest."""
-        ...
 
     async def forget(self, before: datetime) -> None:
         """Remove what has ended and what was not seen since."""
-        ...

@@ -34,19 +34,15 @@ class StartWatcher(Protocol):
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Called again and again while models load."""
-        ...
 
     def ready(self, host: str, port: int) -> None:
         """The models are loaded and the address answers."""
-        ...
 
     def stopping(self) -> None:
         """A stop was asked for."""
-        ...
 
     def stop(self) -> None:
         """It is over, whatever happened."""
-        ...
 
 
 class CannotStart(Exception):

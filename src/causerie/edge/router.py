@@ -33,15 +33,12 @@ class KeyStatements(Protocol):
 
     async def key(self, caller: Caller) -> KeyStatement:
         """The caller's own."""
-        ...
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Of the caller's account."""
-        ...
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """One past request; raises ``NotFound``."""
-        ...
 
 
 class RouterPages:

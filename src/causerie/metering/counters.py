@@ -66,12 +66,10 @@ class TargetHealth(Protocol):
     @property
     def failed(self) -> Mapping[str, int]:
         """Requests that failed there, by code."""
-        ...
 
     @property
     def calls(self) -> Mapping[CallClass, int]:
         """Delivered calls that were checked, by class."""
-        ...
 
 
 class PlaceCounts(Struct, frozen=True, array_like=True):

@@ -96,7 +96,6 @@ class UsageStore(Protocol):
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
-        ...
 
 
 def record_id() -> str:

@@ -152,11 +152,9 @@ class UsageSettlement(Protocol):
 
         Raises :class:`ServiceError` if its usage could not be recorded.
         """
-        ...
 
     async def enter(self, record: Record) -> None:
         """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
-        ...
 
 
 class Charged(Protocol):

@@ -33,11 +33,9 @@ class ResultStore(Protocol):
 
     async def of(self, provider: str) -> Mapping[str, str]:
         """Return what is kept of a provider, by model."""
-        ...
 
     async def put(self, provider: str, model: str, kept: str) -> None:
         """Keep this of a model in place of what was kept."""
-        ...
 
 
 class Results:

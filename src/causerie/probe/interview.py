@@ -29,7 +29,6 @@ class RequestSender(Protocol):
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """Return the reply within ``seconds``; no behaviour of the server raises an exception."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,6 @@ class EntryForm(Protocol):
 
     def wish(self, *, enabled: bool = True) -> EntryWish:
         """Return the wanted state; raise :class:`InvalidRequest`."""
-        ...
 
 
 F = TypeVar("F", bound=EntryForm)
