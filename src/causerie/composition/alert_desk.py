@@ -26,14 +26,13 @@ _SHOWN = 50
 
 
 class LiveAlerts:
-    """One service; always by the parts that are in force."""
+    """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
     def __init__(self, parts: RunningService, operating: Operating) -> None:
         self._parts = parts
         self._operating = operating
 
     async def see(self, actor: Actor) -> AlertsView:
-        """Everything at once."""
         await self._operating.see_alerts(actor)
         book, settings = self._parts.alerting.center.book, self._parts.settings
         return AlertsView(
@@ -45,7 +44,6 @@ class LiveAlerts:
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
-        """Send a test to all receivers of a channel now."""
         await self._operating.may_test_alerts(actor)
         settings, center = self._parts.settings, self._parts.alerting.center
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
