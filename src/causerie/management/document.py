@@ -92,9 +92,7 @@ def _errors(route: AnyRoute) -> Schema:
     return {
         status: {"description": words, "content": content}
         for status, words in _ERRORS.items()
-        if route.takes_body
-        or status not in _WITH_BODY
-        or (status == "409" and route.answer is None)
+        if route.takes_body or status not in _WITH_BODY
     }
 
 

@@ -12,7 +12,7 @@ from causerie.store.tables import probe_results
 
 
 class SqlProbeResults:
-    """Implements :class:`ResultStore`: results of one database, each as the text that it was given."""
+    """Implements :class:`ResultStore` in a database, each result as the text that it was given."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
