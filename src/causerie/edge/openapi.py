@@ -33,7 +33,6 @@ class Documents:
     _written: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
-        """``GET /openapi.json``."""
         if self._written is None:
             self._written = await offload(_encoded, self.max_messages)
         exchange.respond(200, self._written)

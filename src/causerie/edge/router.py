@@ -71,7 +71,6 @@ class RouterPages:
         await send_cached(exchange, page, _OWN | _VARY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /models/count``."""
         count = len(self._market.listed(door, None))
         exchange.json(RouterCount(data=Count(count=count)), _OPEN)
 
@@ -88,12 +87,10 @@ class RouterPages:
         exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _OPEN)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /key``."""
         caller, teller = await self._account(exchange, door)
         exchange.json(RouterKey(data=await teller.key(caller)), _OWN)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /credits``."""
         caller, teller = await self._account(exchange, door)
         exchange.json(RouterCredits(data=await teller.credits(caller)), _OWN)
 

@@ -89,14 +89,12 @@ class CatalogImportOperations:
         self._configuration = configuration
 
     async def offers(self, call: ApiCall[OfferQuery, NoBody]) -> OfferList:
-        """``GET /providers/{provider}/offers``."""
         entries = await self._configuration.every(call.actor)
         provider = provider_in_force(entries, call.ids["provider"])
         listed = await self._listed(call, provider.name)
         return OfferList(data=[*offers(provider, listed, entries, _rules(call.query))])
 
     async def publish(self, call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
-        """``POST /providers/{provider}/offers``."""
         body, rules = call.body, _rules(call.body)
         entries = await self._configuration.every(call.actor)
         provider = provider_in_force(entries, call.ids["provider"])

@@ -65,7 +65,6 @@ class UsageOperations:
     clock: Clock
 
     async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
-        """``GET /rankings``."""
         period = RankingPeriod(call.query.period)
         rankings, by = self.accounts.rankings, call.query.by
         read = rankings.models_of_all if by == "model" else rankings.providers_of_all

@@ -44,13 +44,11 @@ class ActivityEntry:
 
 
 async def show(context: RequestContext) -> None:
-    """``GET /projects/{project}/activity``."""
     view = await context.project()
     await _page(context, view.project.id)
 
 
 async def show_service(context: RequestContext) -> None:
-    """``GET /operator/activity``."""
     await _page(context, None)
 
 

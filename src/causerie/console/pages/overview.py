@@ -67,7 +67,6 @@ class OverviewPages:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/overview``."""
         view = await context.project()
         project, now = view.project, context.services.clock()
         reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)

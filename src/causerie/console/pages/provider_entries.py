@@ -72,7 +72,6 @@ class ProviderEntryPages:
         await self._show(context, form, trial=trial)
 
     async def edit(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/edit``."""
         entry = await self._entry(context)
         await self._edit(context, entry, ProviderForm.of(entry.settings, entry.version))
 
@@ -102,15 +101,12 @@ class ProviderEntryPages:
         await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
     async def enable(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/enable``."""
         await self._switch(context, enabled=True)
 
     async def disable(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/disable``."""
         await self._switch(context, enabled=False)
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/delete``."""
         entries = await self._configuration.every(context.actor)
         entry = changeable(entries, "provider", context.params["provider"])
         await context.show(_DELETE, entry=entry, **_served(entry, entries))

@@ -184,7 +184,6 @@ class SettingsEntryPages(EntryFormPages[SettingsForm]):
         self._kind = kind
 
     async def list(self, context: RequestContext) -> None:
-        """``GET`` of the list."""
         entries = await entries_of(self._configuration, context.actor)
         own = [each for each in entries if each.kind in self._words.kinds]
         page = page_of(own, context.query, self._texts, _COLUMNS)

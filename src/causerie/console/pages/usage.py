@@ -139,13 +139,11 @@ class TtftRow:
 
 
 async def show(context: RequestContext) -> None:
-    """``GET /projects/{project}/usage``."""
     view = await context.project()
     await _page(context, view.project.id)
 
 
 async def show_service(context: RequestContext) -> None:
-    """``GET /operator/usage``."""
     await _page(context, None)
 
 
@@ -183,13 +181,11 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    """``GET /projects/{project}/usage.csv``."""
     project = (await context.project()).project
     await _download(context, project.id, project.name)
 
 
 async def download_service(context: RequestContext) -> None:
-    """``GET /operator/usage.csv``."""
     await _download(context, None, "all")
 
 
