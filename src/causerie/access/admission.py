@@ -126,7 +126,6 @@ class SlotQueue:
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
         return len(self._places.queue) + len(self._tokens.queue)
 
     @property

@@ -35,7 +35,6 @@ class Estimate:
         self._made: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        """Return the tokens."""
         if self._made is None:
             self._made = estimate(self._request, self._candidates)
         return self._made

@@ -40,7 +40,6 @@ class KeyDigest:
 
     @staticmethod
     def of(id: str, key: str) -> KeyDigest:
-        """The digest of a key."""
         return KeyDigest(id, Credential.of(key).digest)
 
 

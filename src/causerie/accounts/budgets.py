@@ -80,7 +80,6 @@ class _Counter(Struct):
 
     @property
     def amount(self) -> int:
-        """Return the amount that the budget allows."""
         return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
 
     @property

@@ -132,7 +132,6 @@ class Entries:
 
 
 def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
-    """Return the audit entry of a change."""
     before, after = change.before, change.after
     if after is None:
         gone = "" if before is None else before.label

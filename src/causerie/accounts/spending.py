@@ -73,7 +73,6 @@ class SpendingReader:
         return await self._each(By.USER, budgets)
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
-        """Of the project's own budgets."""
         asked = tuple(budgets)
         sums = await self._sums(asked, By.MODEL)
         return [self._spending(each, sums[each.period]) for each in asked]

@@ -228,7 +228,6 @@ class UsageReports:
     async def of_project(
         self, actor: Actor, project_id: str, question: UsageQuery
     ) -> Sequence[UsageSum]:
-        """Sums of one project."""
         await self._may(actor, project_id, Action.USAGE_SEE)
         question.check()
         return await self._reader.sums(replace(question, project=project_id))

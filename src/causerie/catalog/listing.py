@@ -187,7 +187,6 @@ class Listing:
         return {name: why for name, why in found.items() if why}
 
     def profile(self, target: str) -> ModelProfile:
-        """Return the current profile of one of its targets."""
         return next(one.profile for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:

@@ -140,7 +140,6 @@ class CatalogQuery:
         return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
-        """The query of a page of this search."""
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 

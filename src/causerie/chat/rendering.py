@@ -59,7 +59,6 @@ class OwnRenderer:
     form: ModelFormat
 
     async def prompt(self, request: ChatRequest) -> Prompt:
-        """Return the prompt of a request."""
         work = partial(prompt_of, self.template, self.form, request)
         with template_failures(request.model):
             return await offload(work) if _is_long(request) else work()

@@ -77,12 +77,10 @@ def link_address(settings: Settings, token: str) -> str:
 
 
 def as_json(value: object) -> None:
-    """Print it as JSON."""
     typer.echo(msgspec.json.encode(value))
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print it as a table."""
     shown = Table(box=None, pad_edge=False, header_style="dim")
     for title in titles:
         shown.add_column(title, no_wrap=True)

@@ -71,7 +71,6 @@ class AnswerView:
         self._remark(" · ".join(words))
 
     def stopped(self) -> None:
-        """The person has stopped the answer."""
         self.end()
         self._remark("stopped")
 

@@ -132,7 +132,6 @@ class Conversation:
         self.messages.append({"role": "user", "content": content})
 
     def result(self, call: ChatCall, text: str) -> None:
-        """Add the result of a call."""
         self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:

@@ -74,7 +74,6 @@ class DownloadBar:
             self._bar.advance(self._task, count)
 
     def finished(self) -> None:
-        """The download is complete."""
         if self._task is not None:
             self._bar.stop()
             self._task = None

@@ -95,7 +95,6 @@ def _listed(found: Sequence[Service]) -> str:
 
 
 def services_table(found: Sequence[Service], known: Library) -> Table:
-    """Return the table of services and their models."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in _COLUMNS:
         right = title in {"CONTEXT", "BUSY", "MEMORY", "AT MOST"}

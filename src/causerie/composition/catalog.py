@@ -67,7 +67,6 @@ def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
 
 
 def tariff(price: PriceSettings) -> Tariff:
-    """A price of the settings by the token."""
     one = price.by_token
     return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
 
@@ -181,7 +180,6 @@ class _StatedLengths:
     _made: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
 
     def read(self) -> ModelProfile:
-        """Return the profile with these lengths."""
         found = self.profile()
         if found is not self._before:
             context = found.context_length if self.context is None else self.context

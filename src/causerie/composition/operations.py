@@ -162,7 +162,6 @@ class LiveOperations:
         return explanation(self._parts.pipeline, door, caller, request, self._fields_of)
 
     def _fields_of(self, target: str) -> Known:
-        """Return the fields that a target gets."""
         found = self._parts.pipeline.router.target_state(target)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists

@@ -174,7 +174,6 @@ def _address(provider: Mapping[str, object]) -> str:
 
 
 def _names(text: str) -> list[object]:
-    """Of the providers that the file has."""
     providers = tomllib.loads(text).get("providers")
     every = providers if isinstance(providers, list) else ()
     return [one.get("name") for one in every if isinstance(one, dict)]

@@ -324,7 +324,6 @@ class RunningService:
                 self._retired.append(one)
 
     def status(self) -> Sequence[EngineStatus]:
-        """Our engines as they are now."""
         return self._engines.status()
 
     def targets(self) -> Sequence[TargetStatus]:
@@ -344,7 +343,6 @@ class RunningService:
         return self._router.target_states()
 
     def provider(self, name: str) -> ConnectedProvider | None:
-        """A provider that others run."""
         return self._targets.providers.get(name)
 
     def _listed_by(self, provider: str) -> Sequence[str]:
@@ -391,7 +389,6 @@ def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
 
 
 def limits(server: ServerSettings) -> RequestLimits:
-    """Return the bounds on a request."""
     return RequestLimits(
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
         max_messages=server.max_messages,

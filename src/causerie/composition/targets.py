@@ -71,7 +71,6 @@ class Targets:
         return {name: one.chat for group in both for name, one in group.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
-        """Those with a queue of ours."""
         return {id: own.admission_queue for id, own in self.own.items()}
 
 
@@ -114,7 +113,6 @@ def own_models(
     parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
-    """The models of our own by id."""
     made: dict[str, OwnModel] = {}
     for model in settings.models:
         kept = before.own.get(model.id)

@@ -29,7 +29,6 @@ class Branding:
 
     @property
     def contact_link(self) -> str | None:
-        """Return the address that a link to the contact has."""
         if self.contact is None or self.contact.startswith(("http://", "https://")):
             return self.contact
         return f"mailto:{self.contact}"

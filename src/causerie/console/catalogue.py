@@ -63,7 +63,6 @@ class ModelRow:
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """Its parameters by what they are for."""
         return grouped(self.parameters)
 
     @property
@@ -88,7 +87,6 @@ def grouped(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
 
 
 def view(entry: Mapping[str, Any]) -> ModelRow:
-    """An entry of the catalog."""
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
     efforts = reasoning.get("supported_efforts", ())

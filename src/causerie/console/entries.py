@@ -116,7 +116,6 @@ class EntryProblems:
         return [(name, each.message) for name, each in self._by_field.items()]
 
     def any(self, *fields: str) -> bool:
-        """Return true if one of these fields has a problem."""
         return any(field in self._by_field for field in fields)
 
 

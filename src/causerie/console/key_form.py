@@ -37,7 +37,6 @@ class KeyForm:
 
     @staticmethod
     def of(key: ApiKey) -> KeyForm:
-        """A key that there is."""
         end = key.expires_at
         return KeyForm(
             name=key.name,

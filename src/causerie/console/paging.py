@@ -35,7 +35,6 @@ class ListPage(Generic[T]):
 
     @property
     def pages(self) -> int:
-        """Return the number of pages."""
         return max(-(-self.found // self.rows), 1)
 
     @property

@@ -55,7 +55,6 @@ class SettingsForm:
     def of(
         fields: Sequence[SettingField], settings: Mapping[str, Any], version: int
     ) -> SettingsForm:
-        """Return the form of an entry that there is."""
         rest = _copied(settings)
         values = {
             each.name: _text(found)

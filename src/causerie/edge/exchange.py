@@ -287,7 +287,6 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError) -> None:
-        """Send a failure."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
         body = _encoder.encode(Error(error_for(failure, self.headers)))
         self.respond(failure.status, body, headers=headers)

@@ -46,12 +46,10 @@ def header(name: str, description: str) -> Schema:
 
 
 def in_query(name: str, description: str, schema: Schema, *, required: bool = False) -> Schema:
-    """A part of the query."""
     return {**_parameter("query", name, description, schema), "required": required}
 
 
 def in_path(name: str, description: str, schema: Schema) -> Schema:
-    """A part of the path."""
     return {**_parameter("path", name, description, schema), "required": True}
 
 

@@ -25,7 +25,6 @@ _ROUTER = (
 
 
 def response_schemas() -> dict[str, Schema]:
-    """Return the schemas of responses."""
     entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
     return {
         **sent(Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER),

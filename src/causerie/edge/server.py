@@ -41,7 +41,6 @@ class Listen:
 
     @property
     def bounds(self) -> ConnectionLimits:
-        """Return the bounds on one connection."""
         return ConnectionLimits(
             head_seconds=self.head_seconds,
             idle_seconds=self.keep_alive_seconds,

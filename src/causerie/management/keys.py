@@ -71,7 +71,6 @@ class KeyOperations:
         return NewKeyView.made(made, self.clock())
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        """One key."""
         return KeyView.of(await self.accounts.keys.see(call.actor, call.ids["key"]), self.clock())
 
     async def edit(self, call: ApiCall[NoQuery, EditKey]) -> KeyView:
@@ -100,7 +99,6 @@ class KeyOperations:
         return KeyView.of(key, self.clock())
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        """Stop it."""
         return KeyView.of(
             await self.accounts.keys.disable(call.actor, call.ids["key"]), self.clock()
         )

@@ -30,7 +30,6 @@ class PeopleOperations:
         return Me.of(call.actor)
 
     async def list(self, call: ApiCall[PageQuery, NoBody]) -> UserList:
-        """All users."""
         found, following = page_of(
             await self.accounts.users.every(call.actor),
             call.query.limit,
@@ -40,7 +39,6 @@ class PeopleOperations:
         return UserList(data=[UserView.of(each) for each in found], next=following)
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """One user."""
         return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
 
     async def bounds(self, call: ApiCall[NoQuery, NoBody]) -> BoundsView:
@@ -97,7 +95,6 @@ class PeopleOperations:
         await self.accounts.users.remove_factor(call.actor, call.ids["user"])
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """Shut out."""
         return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
 
     async def enable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:

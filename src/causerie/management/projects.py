@@ -55,7 +55,6 @@ class ProjectOperations:
         return ProjectList(data=[ProjectView.of(each) for each in taken], next=following)
 
     async def create(self, call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
-        """A new one."""
         made = await self.accounts.projects.create(
             call.actor, call.body.name, owner=call.body.owner
         )
@@ -107,14 +106,12 @@ class ProjectOperations:
         )
 
     async def put_credits(self, call: ApiCall[NoQuery, PutCredits]) -> CreditView:
-        """Put money in."""
         made = await self.accounts.credits.put(
             call.actor, call.ids["project"], call.body.amount, call.body.note
         )
         return CreditView.of(made)
 
     async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
-        """Return the members of a project."""
         found, following = page_of(
             await self.accounts.projects.members(call.actor, call.ids["project"]),
             call.query.limit,
@@ -150,7 +147,6 @@ class ProjectOperations:
         return LinkList(data=[LinkView.of(each) for each in found], next=following)
 
     async def invite(self, call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
-        """A link that makes a member."""
         made = await self.accounts.projects.invite(
             call.actor, call.ids["project"], call.body.role, email=call.body.email
         )

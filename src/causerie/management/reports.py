@@ -51,7 +51,6 @@ class UsageView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(sum: UsageSum) -> UsageView:
-        """From accounts."""
         return UsageView(
             start=sum.start,
             group=Group(**{by.value: name for by, name in sum.group.items()}),
@@ -81,7 +80,6 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(spending: Spending) -> BudgetSpending:
-        """From accounts."""
         budget = spending.budget
         return BudgetSpending(
             amount=amount(budget.amount),
@@ -183,7 +181,6 @@ class RequestView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(record: UsageRecord) -> RequestView:
-        """From the ledger."""
         first = record.first_token_us
         return RequestView(
             id=record.id,
@@ -235,7 +232,6 @@ class AuditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(entry: AuditEntry) -> AuditView:
-        """From accounts."""
         return AuditView(
             id=entry.id,
             at=entry.at,

@@ -60,7 +60,6 @@ class ApiRoute(Generic[Q, B, A]):
 
     @property
     def takes_body(self) -> bool:
-        """Return true if the method has a body."""
         return self.method in ("POST", "PUT", "PATCH")
 
 

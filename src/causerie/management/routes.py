@@ -47,7 +47,6 @@ def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
 
 
 def project_routes(desk: ProjectOperations) -> list[AnyRoute]:
-    """Projects and their members."""
     return [
         route("GET /projects", "List projects", desk.list),
         route("POST /projects 201", "Create a project", desk.create),
@@ -69,7 +68,6 @@ def project_routes(desk: ProjectOperations) -> list[AnyRoute]:
 
 
 def key_routes(desk: KeyOperations) -> list[AnyRoute]:
-    """Keys of projects."""
     return [
         route(f"GET {_PROJECT}/keys", "List keys", desk.list),
         route(f"POST {_PROJECT}/keys 201", "Create a key", desk.create),

@@ -140,7 +140,6 @@ class UsageOperations:
         return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
     async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:
-        """Single requests."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
         before = place_of(query.cursor, tuple[int, str])

@@ -37,7 +37,6 @@ class Me(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(actor: Actor) -> Me:
-        """From accounts."""
         return Me(
             kind=actor.kind,
             id=actor.id,
@@ -75,7 +74,6 @@ class BoundsView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(bounds: LimitsAndBudgets) -> BoundsView:
-        """From accounts."""
         return BoundsView(
             limits=tuple(
                 LimitView(
@@ -112,7 +110,6 @@ class UserView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(user: User) -> UserView:
-        """From accounts."""
         return UserView(
             id=user.id,
             email=user.email,
@@ -136,7 +133,6 @@ class ProjectView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(project: Project) -> ProjectView:
-        """From accounts."""
         return ProjectView(
             id=project.id,
             name=project.name,
@@ -158,7 +154,6 @@ class ProjectDetails(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
-        """From accounts."""
         return ProjectDetails(
             id=project.id,
             name=project.name,
@@ -180,7 +175,6 @@ class CreditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(credit: Credit) -> CreditView:
-        """From accounts."""
         return CreditView(
             id=credit.id,
             amount=amount(credit.amount),
@@ -215,7 +209,6 @@ class MemberView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(member: ProjectMember) -> MemberView:
-        """From accounts."""
         return MemberView(
             user=member.user.id,
             email=member.user.email,
@@ -243,7 +236,6 @@ class LinkView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(link: OneTimeLink) -> LinkView:
-        """From accounts."""
         return LinkView(**_link(link))
 
 
@@ -257,7 +249,6 @@ class NewLinkView(LinkView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewLink, path: str) -> NewLinkView:
-        """From accounts."""
         return NewLinkView(token=made.token, path=path, **_link(made.link))
 
 
@@ -298,7 +289,6 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(key: ApiKey, now: datetime) -> KeyView:
-        """From accounts."""
         return KeyView(**_key(key, now))
 
 
@@ -311,7 +301,6 @@ class NarrowedView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(found: Narrowed, now: datetime) -> NarrowedView:
-        """From accounts."""
         return NarrowedView(
             keys_stopped=[KeyView.of(key, now) for key in found.keys_stopped],
             keys_transferred=[KeyView.of(key, now) for key in found.keys_transferred],
@@ -326,7 +315,6 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewKey, now: datetime) -> NewKeyView:
-        """From accounts."""
         return NewKeyView(credential=made.credential, **_key(made.key, now))
 
 

@@ -401,7 +401,6 @@ class _Present(Collector):
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
-    """Yield what there is of the members of pools."""
     words = "1 for the current state of a member of a pool."
     state = _gauge("pool_member_state", words, "model", "member", "state")
     slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")

@@ -141,7 +141,6 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    """Return the models of the catalog that have an endpoint of a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 

@@ -89,7 +89,6 @@ class Examinations:
             made.end("failed", f"it broke off: {failure}")
 
     async def use(self, result: Result) -> None:
-        """It is in force now."""
         await self._stored(self.results.use(result))
 
     async def _keep(self, result: Result) -> None:

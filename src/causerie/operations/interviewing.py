@@ -38,7 +38,6 @@ class CompletedInterview:
     complete: bool
 
     def report(self, base_url: str) -> dict[str, object]:
-        """All of it as data."""
         return report(
             base_url, self.entry, self.findings, requests=self.requests, tokens=self.tokens
         )

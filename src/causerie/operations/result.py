@@ -65,7 +65,6 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(provider: str, asked: CompletedInterview, at: datetime) -> Result:
-        """From an interview."""
         found = asked.entry
         return Result(
             provider=provider,
@@ -85,7 +84,6 @@ class Result(Struct, frozen=True, kw_only=True):
         )
 
     def entry(self) -> ProbedModel:
-        """As the configuration has it."""
         return ProbedModel(
             id=self.model,
             context_length=self.context_length,

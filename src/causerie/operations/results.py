@@ -50,12 +50,10 @@ class Results:
         return {model: _read(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
-        """Keep a new one."""
         before = (await self.of(result.provider)).get(result.model, NOTHING)
         await self._put(Kept(newest=result, used=before.used), result)
 
     async def use(self, result: Result) -> None:
-        """It is in force now."""
         used = structs.replace(result, used=True)
         await self._put(Kept(newest=used, used=used), result)
 

@@ -118,7 +118,6 @@ class ResponseContext(Struct, frozen=True):
         return list(starmap(self.answer, by_choice))
 
     def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
-        """One choice of a plain answer."""
         texts: list[str] = []
         thoughts: list[ReasoningDelta] = []
         logprobs: list[TokenLogprob] = []

@@ -137,7 +137,6 @@ class TargetState:
         return state
 
     def status(self) -> TargetStatus:
-        """Return its current state."""
         breaker = self.breaker
         return TargetStatus(
             name=self.name,

@@ -321,7 +321,6 @@ def _put_known(values: dict[str, Any]) -> None:
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
-    """Return true if the file has the key."""
     table: Any = values
     for part in path:
         if not isinstance(table, Mapping) or part not in table:

@@ -342,7 +342,6 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
 
     @property
     def memory_budget_bytes(self) -> int | None:
-        """The budget as a number of bytes."""
         return byte_count(self.memory_budget) if self.memory_budget is not None else None
 
 

@@ -39,7 +39,6 @@ class ActivityEntry:
 
     @property
     def record(self) -> UsageRecord:
-        """Return its record."""
         return self.explained.record
 
 

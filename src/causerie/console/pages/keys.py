@@ -65,7 +65,6 @@ class KeysPages:
         )
 
     async def new(self, context: RequestContext) -> None:
-        """The form of a new key."""
         await context.project()
         await context.check_right(Action.KEYS_CREATE)
         await context.show("keys/new.html", **self._choices(KeyForm()))
@@ -89,7 +88,6 @@ class KeysPages:
         await context.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
 
     async def edit(self, context: RequestContext) -> None:
-        """Change it."""
         key = await self._key(context)
         form = KeyForm.typed(context.form)
         try:
@@ -134,7 +132,6 @@ class KeysPages:
         _back(context, key, "key-transferred")
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.show("keys/delete.html", key=await self._asked(context, Action.KEYS_DELETE))
 
     async def delete(self, context: RequestContext) -> None:
@@ -144,7 +141,6 @@ class KeysPages:
         _back(context, key, "key-deleted")
 
     async def disable(self, context: RequestContext) -> None:
-        """Stop it."""
         key = await self._key(context)
         await context.accounts.keys.disable(context.actor, key.id)
         _back(context, key, "key-disabled")

@@ -27,7 +27,6 @@ async def show(context: RequestContext) -> None:
 
 
 async def follow(context: RequestContext) -> None:
-    """Show what the link is for."""
     token = context.form.get("token")
     try:
         link = await opened(context, token)

@@ -127,7 +127,6 @@ class OperatorPages:
         )
 
     async def ask_factor_removal(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.show("operator/factor.html", person=await self._user(context))
 
     async def remove_factor(self, context: RequestContext) -> None:
@@ -141,7 +140,6 @@ class OperatorPages:
         context.go("/operator/users", done="users-factor-removed")
 
     async def ask_disable(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         user = await self._user(context)
         await context.show(
             "operator/disable.html", person=user, held=await self._held(context, user)
@@ -187,7 +185,6 @@ class OperatorPages:
         context.go("/" if user_id == context.me.id else "/operator/users", done=done)
 
     async def projects(self, context: RequestContext) -> None:
-        """All projects of the service."""
         summaries = context.accounts.summaries
         found = await summaries.projects(context.actor)
         page = page_of(
@@ -211,7 +208,6 @@ class OperatorPages:
         await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
 
     async def make_project(self, context: RequestContext) -> None:
-        """Make a project."""
         name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
         try:
             context.check_form()

@@ -42,7 +42,6 @@ class LatestError:
 
     @property
     def record(self) -> UsageRecord:
-        """Return its record."""
         return self.explained.record
 
 

@@ -90,7 +90,6 @@ class ProjectPages:
         context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
     async def ask_archive(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.project()
         await context.check_right(Action.PROJECT_ARCHIVE)
         await context.show("project/archive.html")
@@ -167,7 +166,6 @@ class MemberPages:
     """Pages of a project's members and invitations."""
 
     async def ask_invitation(self, context: RequestContext) -> None:
-        """The form of an invitation."""
         await context.project()
         await context.check_right(Action.MEMBERS_INVITE)
         await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)

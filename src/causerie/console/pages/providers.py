@@ -33,7 +33,6 @@ class MatrixColumn:
 
 
 def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColumn:
-    """The column of a model."""
     return MatrixColumn(view.name, title, model, {cell.parameter: cell for cell in model.cells})
 
 

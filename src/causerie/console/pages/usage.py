@@ -70,7 +70,6 @@ class UsageForm:
     user: str = ""
 
     def question(self, step: Step, *by: By) -> UsageQuery:
-        """Return the query of this usage."""
         since, until = self.period.since, self.period.until
         return UsageQuery(
             since, until, step, by=by, model=self.model or None, user=self.user or None

@@ -21,7 +21,6 @@ def _body(**fields: object) -> bytes:
 
 
 def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
-    """Return the faults of an error reply."""
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
