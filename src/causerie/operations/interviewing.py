@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal, cast
+
+from msgspec import Struct
 
 from causerie.operations.dialect_preview import DialectPreview
 from causerie.probe.entry import ProbedModel, entry
@@ -13,7 +16,6 @@ from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
 from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.report import report
 from causerie.probe.subject import Subject
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
@@ -27,6 +29,48 @@ _OWNERS = {
 }
 
 
+Answer = Literal["yes", "partly", "no", "unclear"]
+
+
+class RecordedExchange(Struct, frozen=True, kw_only=True):
+    """One request and its reply, in words."""
+
+    asked: str
+    came: str
+    seconds: float
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """One question: by which rule, what came out and how, what was seen.
+
+    ``decides`` are the parameters that it shows to be supported.
+    """
+
+    id: str
+    rule: str
+    question: str
+    decides: tuple[str, ...]
+    answer: Answer
+    how: str
+    evidence: tuple[RecordedExchange, ...]
+
+    @staticmethod
+    def of(finding: Finding) -> Found:
+        question, verdict = finding.question, finding.verdict
+        return Found(
+            id=question.id,
+            rule=question.rule,
+            question=question.words,
+            decides=question.decides,
+            answer=cast(Answer, verdict.grade.value),
+            how=verdict.how,
+            evidence=tuple(
+                RecordedExchange(asked=one.asked, came=one.came, seconds=one.seconds)
+                for one in finding.exchanges
+            ),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CompletedInterview:
     """An interview, done. ``tokens`` are those that the provider has counted itself."""
@@ -38,9 +82,17 @@ class CompletedInterview:
     complete: bool
 
     def report(self, base_url: str) -> dict[str, object]:
-        return report(
-            base_url, self.entry, self.findings, requests=self.requests, tokens=self.tokens
-        )
+        """Return all of it as data: findings in the order of asking, and what follows from them."""
+        return {
+            "base_url": base_url,
+            "model": self.entry.id,
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "findings": [Found.of(one) for one in self.findings],
+            "entry": self.entry.values(),
+            "evidence": self.entry.evidence,
+            "overclaimed": self.entry.overclaimed,
+        }
 
 
 def interview(
