@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from msgspec import convert
+
 from causerie.accounts.operating import Operating
 from causerie.accounts.people import Actor
-from causerie.alerts.book import Delivery, StoredAlert
+from causerie.alerts.book import Delivery
 from causerie.composition.alerting import receivers
 from causerie.composition.service import RunningService
 from causerie.errors import NotFound
@@ -39,7 +41,7 @@ class LiveAlerts:
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
-            alerts=tuple(_alert(each) for each in (await book.alerts())[:_SHOWN]),
+            alerts=convert((await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True),
             deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
         )
 
@@ -100,17 +102,6 @@ def _time(seconds: float) -> str:
 def _listed(words: Iterator[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
-
-
-def _alert(stored: StoredAlert) -> AlertView:
-    return AlertView(
-        kind=stored.kind,
-        summary=stored.summary,
-        firing=stored.firing,
-        since=stored.since,
-        resolved_at=stored.resolved_at,
-        details=dict(stored.details),
-    )
 
 
 def _delivery(kept: Delivery) -> AlertDelivery:

@@ -136,7 +136,7 @@ async def service(
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
         if not is_worker(state):
-            for work in running.upkeep():
+            for work in running.background_tasks():
                 _ = await stack.enter_async_context(owned(work))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
@@ -284,7 +284,7 @@ class RunningService:
             teller=self._front.statements if self._front is not None else None,
         )
 
-    def upkeep(self) -> Iterator[Coroutine[None, None, None]]:
+    def background_tasks(self) -> Iterator[Coroutine[None, None, None]]:
         """Give what one process of the service does all the time, each for ever."""
         yield self._watch()
         yield self.alerting.watch()

@@ -63,7 +63,7 @@ class ProjectOperations:
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
         """One, with its limits and budgets."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
-        return ProjectDetails.of(seen.project, seen.bounds)
+        return ProjectDetails.seen(seen.project, seen.bounds)
 
     async def rename(self, call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
         """Give it another name."""

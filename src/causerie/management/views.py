@@ -6,7 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from causerie.accounts.bounds import BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.accounts.credit import Credit
@@ -37,13 +38,7 @@ class Me(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(actor: Actor) -> Me:
-        return Me(
-            kind=actor.kind,
-            id=actor.id,
-            name=actor.name,
-            operator=actor.operator,
-            project=actor.project,
-        )
+        return convert(actor, Me, from_attributes=True)
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
@@ -75,17 +70,7 @@ class BoundsView(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(bounds: LimitsAndBudgets) -> BoundsView:
         return BoundsView(
-            limits=tuple(
-                LimitView(
-                    model=each.model,
-                    requests_per_minute=each.requests_per_minute,
-                    tokens_per_minute=each.tokens_per_minute,
-                    input_tokens_per_minute=each.input_tokens_per_minute,
-                    output_tokens_per_minute=each.output_tokens_per_minute,
-                    concurrent=each.concurrent,
-                )
-                for each in bounds.limits
-            ),
+            limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
             budgets=tuple(
                 BudgetView(
                     amount=amount(each.amount),
@@ -110,14 +95,7 @@ class UserView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(user: User) -> UserView:
-        return UserView(
-            id=user.id,
-            email=user.email,
-            name=user.name,
-            operator=user.operator,
-            created_at=user.created_at,
-            disabled_at=user.disabled_at,
-        )
+        return convert(user, UserView, from_attributes=True)
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -133,35 +111,18 @@ class ProjectView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(project: Project) -> ProjectView:
-        return ProjectView(
-            id=project.id,
-            name=project.name,
-            created_at=project.created_at,
-            archived_at=project.archived_at,
-            recording_days=project.recording_days,
-        )
+        return convert(project, ProjectView, from_attributes=True)
 
 
-class ProjectDetails(Struct, frozen=True, kw_only=True):
+class ProjectDetails(ProjectView, frozen=True, kw_only=True):
     """A project, with what it may use."""
 
-    id: str
-    name: str
-    created_at: Moment
-    archived_at: Moment | None
-    recording_days: int | None
     bounds: BoundsView
 
     @staticmethod
-    def of(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
-        return ProjectDetails(
-            id=project.id,
-            name=project.name,
-            created_at=project.created_at,
-            archived_at=project.archived_at,
-            recording_days=project.recording_days,
-            bounds=BoundsView.of(bounds),
-        )
+    def seen(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
+        known = asdict(ProjectView.of(project))
+        return ProjectDetails(bounds=BoundsView.of(bounds), **known)
 
 
 class CreditView(Struct, frozen=True, kw_only=True):
