@@ -32,6 +32,20 @@ class StoredAlert:
     """When any process last found its condition to hold."""
     resolved_at: datetime | None = None
 
+    @staticmethod
+    def fired(condition: Condition, now: datetime) -> StoredAlert:
+        """Return the alert of a condition that is found now."""
+        return StoredAlert(
+            key=condition.key,
+            kind=condition.kind,
+            summary=condition.summary,
+            details=condition.details,
+            level=condition.level,
+            recovers=condition.recovers,
+            since=now,
+            seen_at=now,
+        )
+
     @property
     def firing(self) -> bool:
         """Return true if it waits for its end."""

@@ -35,16 +35,7 @@ class MemoryBook:
             over = before.resolved_at
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
-        self._alerts[condition.key] = StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
+        self._alerts[condition.key] = StoredAlert.fired(condition, now)
         self._add(deliveries)
         return True
 

@@ -41,17 +41,7 @@ class SqlAlertBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        alert = StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
-        values = row_of(alerts, alert)
+        values = row_of(alerts, StoredAlert.fired(condition, now))
         insert = sqlite.insert if self._database.sqlite else postgresql.insert
         over = alerts.c.resolved_at
         statement = (
@@ -60,7 +50,7 @@ class SqlAlertBook:
             .on_conflict_do_update(
                 index_elements=["key"],
                 set_={name: value for name, value in values.items() if name != "key"},
-                where=(alerts.c.level < alert.level) & or_(over.is_(None), over <= quiet_since),
+                where=(alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
             )
         )
         async with self._database.writing() as connection:

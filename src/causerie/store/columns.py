@@ -115,18 +115,3 @@ class Json(TypeDecorator[dict[str, Any]]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any]:
         """From the database."""
         return msgspec.json.decode(value or "{}", type=dict[str, Any])
-
-
-class Details(TypeDecorator[dict[str, str]]):
-    """Facts by name, kept as JSON."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: dict[str, str] | None, dialect: Dialect) -> str:
-        """To the database."""
-        return msgspec.json.encode(value or {}).decode()
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, str]:
-        """From the database."""
-        return msgspec.json.decode(value or "{}", type=dict[str, str])
