@@ -24,7 +24,7 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.bounds import ConnectionLimits
+from causerie.edge.connections import ConnectionLimits
 from causerie.edge.connections import Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers

@@ -41,8 +41,29 @@ from causerie.console.pages.settings_entries import (
     SettingsKind,
 )
 from causerie.console.ports import ServiceView
-from causerie.console.routing import PageRoute
 from causerie.operations.ports import Operations
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from causerie.console.request_context import RequestContext
+
+Page = Callable[[RequestContext], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
+    request's body itself, takes the form token in a header, and has failures as JSON.
+
+    Fields typed into one that is ``kept`` come back if the session has ended in between. It asks
+    :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is secret.
+    """
+
+    method: str
+    path: str
+    page: Page
+    open: bool = False
+    raw: bool = False
+    kept: bool = False
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"
