@@ -6,10 +6,9 @@ import asyncio
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 from accountkit import World
-from operationskit import MARKET, Market, market, provider, result
+from operationskit import MARKET, Market, market, provider
 from probekit import refused, says_yes
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
@@ -17,7 +16,7 @@ from causerie.accounts.people import SYSTEM, Actor, actor_of
 from causerie.composition import provider_file
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from causerie.operations.ports import RouteQuery
-from causerie.operations.results import NOTHING, Kept, Results
+from causerie.operations.results import NOTHING, Results
 from causerie.operations.views import ProviderView
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.questions import QUESTIONS

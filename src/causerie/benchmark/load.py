@@ -18,7 +18,6 @@ from causerie.protocol.events import ReasoningDelta, TextDelta
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 from causerie.providers.target import ProviderTarget
-import random
 
 _RULES = ParsingRules()
 _WORDS = (ReasoningDelta, TextDelta)
@@ -130,7 +129,7 @@ def _why(error: ServiceError) -> str:
     return str(error.metadata.get("upstream_failure", error.code)).replace("_", " ")
 
 
-_WORDS = """
+_VOCABULARY = """
 amber anchor autumn basket beacon bridge candle canyon castle cedar cellar circle copper
 corner cotton dancer desert dinner dragon ember engine fabric falcon feather finger forest
 garden ginger glacier hammer harbor hollow honey island jacket jungle kettle ladder lantern
@@ -144,5 +143,5 @@ _ASKING_TOKENS = 20
 
 def prompt(number: int, tokens: int) -> str:
     """Return the prompt of that number; with most vocabularies it has about that many tokens."""
-    chosen = random.Random(number).choices(_WORDS, k=max(tokens - _ASKING_TOKENS, 1))
+    chosen = random.Random(number).choices(_VOCABULARY, k=max(tokens - _ASKING_TOKENS, 1))
     return f"{' '.join(chosen)}\n\n{_ASKING} the words above, and the number {number}."

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from causerie.chat.call_syntax.base import text_overlap
 from causerie.engines.base import Token
 from causerie.protocol.events import ContentEvent, TextDelta, TokenLogprob
-from collections.abc import Sequence
-from causerie.chat.call_syntax.base import text_overlap
 
 
 class ChoiceOutput:

@@ -18,6 +18,7 @@ from causerie.settings.environment import CLIENT_KEY
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
+_REACH = Reach(connect_seconds=10)
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 
@@ -42,7 +43,7 @@ def provider_at(
     deadlines: Deadlines,
     key: str | None,
     dialect: Dialect = GENERIC,
-    reach: Reach = Reach(connect_seconds=10),  # frozen
+    reach: Reach = _REACH,
 ) -> Provider:
     """A provider that a command asks itself; raises :class:`CommandFailed` for no address."""
     try:

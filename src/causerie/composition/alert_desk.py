@@ -41,7 +41,9 @@ class LiveAlerts:
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
-            alerts=convert((await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True),
+            alerts=convert(
+                (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
+            ),
             deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
         )
 

@@ -19,8 +19,7 @@ from causerie.catalog.parameters import of_engine, of_provider
 from causerie.catalog.tariff import Tariff
 from causerie.catalog.wildcard import WILDCARD, WildcardModel
 from causerie.composition.targets import OwnModel
-from causerie.protocol.candidate import UNBOUNDED, TokenBounds
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.candidate import UNBOUNDED, Candidate, TokenBounds
 from causerie.settings import AliasTarget, ProviderModelSettings, Settings
 from causerie.settings import ModelSettings as OwnSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings

@@ -342,6 +342,10 @@ class RunningService:
         """Return what routing knows of all targets."""
         return self._router.target_states()
 
+    def target_state(self, target: str) -> TargetState | None:
+        """Return what routing knows of a target."""
+        return self._router.target_state(target)
+
     def provider(self, name: str) -> ConnectedProvider | None:
         return self._targets.providers.get(name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from causerie.console.pages import (
@@ -41,10 +43,8 @@ from causerie.console.pages.settings_entries import (
     SettingsKind,
 )
 from causerie.console.ports import ServiceView
-from causerie.operations.ports import Operations
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from causerie.console.request_context import RequestContext
+from causerie.operations.ports import Operations
 
 Page = Callable[[RequestContext], Awaitable[None]]
 
@@ -64,6 +64,7 @@ class PageRoute:
     open: bool = False
     raw: bool = False
     kept: bool = False
+
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"

@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
+import msgspec
+
 from causerie.edge.connection import Connection
 from causerie.edge.handover import CarriedRequest, HandOver
 from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
 from causerie.runtime.traffic import traffic
-import msgspec
+
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
     """Bounds on one connection. Times are in seconds, sizes in bytes."""
@@ -21,6 +23,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     stuck_seconds: float
     max_head_bytes: int
     max_connections: int
+
 
 class Connections:
     """All connections of one server; ``hand_over`` gives one to another process, if there is any.

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from causerie.edge.application import Edge
-from causerie.edge.connections import ConnectionLimits
-from causerie.edge.connections import Connections
+from causerie.edge.connections import ConnectionLimits, Connections
 from causerie.edge.intake import Intake, Listener
 from causerie.edge.ownership import owned
 

@@ -36,12 +36,16 @@ def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
         ),
         route("POST /users/{user}/password-link 201", "Create a password link", desk.reset),
         route(
-            "DELETE /users/{user}/two-factor", "Remove two-factor authentication", desk.remove_factor
+            "DELETE /users/{user}/two-factor",
+            "Remove two-factor authentication",
+            desk.remove_factor,
         ),
         route("GET /invitations", "List invitations to the service", desk.invitations),
         route("POST /invitations 201", "Create an invitation to the service", desk.invite),
         route(
-            "DELETE /invitations/{invitation}", "Withdraw an invitation to the service", desk.withdraw
+            "DELETE /invitations/{invitation}",
+            "Withdraw an invitation to the service",
+            desk.withdraw,
         ),
     ]
 
@@ -113,10 +117,14 @@ def catalog_import_routes(desk: CatalogImportOperations) -> list[AnyRoute]:
     """Return the operations that publish models of providers, for operators."""
     return [
         route(
-            "GET /providers/{provider}/offers", "Compare a provider's list with the catalog", desk.offers
+            "GET /providers/{provider}/offers",
+            "Compare a provider's list with the catalog",
+            desk.offers,
         ),
         route(
-            "POST /providers/{provider}/offers", "Publish models of a provider in the catalog", desk.publish
+            "POST /providers/{provider}/offers",
+            "Publish models of a provider in the catalog",
+            desk.publish,
         ),
     ]
 
@@ -136,7 +144,9 @@ def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
         route("GET /rankings", "Models or providers by tokens, over all projects", desk.ranking),
         route("GET /usage.csv", "Usage and cost as CSV", desk.export),
         route(
-            f"GET {_PROJECT}/spending", "Spending against the budgets of a project", desk.project_spending
+            f"GET {_PROJECT}/spending",
+            "Spending against the budgets of a project",
+            desk.project_spending,
         ),
         route(
             "GET /keys/{key}/spending", "Spending against the budgets of a key", desk.key_spending

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from causerie.errors import ServiceError
+from causerie.probe.ask import ProbeRequest
 from causerie.probe.entry import ProbedModel, entry
 from causerie.probe.interview import Finding, Interview, Patience, RequestSender
 from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
+from causerie.probe.reading import plain
 from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.providers.dialect import Dialect
-from causerie.providers.dialects import DIALECTS
-from dataclasses import dataclass, replace
-import msgspec
-from causerie.errors import ServiceError
-from causerie.probe.ask import ProbeRequest
-from causerie.probe.interview import RequestSender
-from causerie.probe.reading import plain
-from causerie.probe.reply import ProbeReply
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
 _RULES = ParsingRules(reasoning_object=True)
@@ -54,6 +50,7 @@ class DialectPreview:
             return ProbeReply(error.status, {"content-type": "application/json"}, body)
         reply = await self.asks.put(replace(ask, body=sent.body), seconds)
         return reply if request.stream else plain(reply)
+
 
 _OWNERS = {
     "causerie": "causerie",
@@ -97,7 +94,7 @@ class Found(Struct, frozen=True, kw_only=True):
             rule=question.rule,
             question=question.words,
             decides=question.decides,
-            answer=cast(Answer, verdict.grade.value),
+            answer=verdict.grade.value,
             how=verdict.how,
             evidence=tuple(
                 RecordedExchange(asked=one.asked, came=one.came, seconds=one.seconds)

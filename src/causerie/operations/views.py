@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 
 from causerie.operations.examination import State
 from causerie.operations.explanation import PriceTexts
-from causerie.operations.matrix import Cell
 from causerie.operations.interviewing import Found
+from causerie.operations.matrix import Cell
 from causerie.operations.result import Result
 from causerie.probe.subject import Thinking
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec import Struct
+
 
 class TokenBounds(Struct, frozen=True):
     """In tokens; ``None`` is as much as whoever answers can. A context is of prompt and output."""
@@ -13,6 +13,7 @@ class TokenBounds(Struct, frozen=True):
 
 
 UNBOUNDED = TokenBounds()
+
 
 class Candidate(Struct, frozen=True):
     """``priority`` 0 is asked first; inside a group more ``weight`` means more requests.
