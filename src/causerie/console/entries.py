@@ -63,11 +63,11 @@ def picked_model(text: str) -> ListedModel:
         )
 
 
-def changeable(entries: Sequence[EntryView], kind: EntryKind, name: str) -> EntryView:
+def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
     """Return the entry of the database; raise :class:`NotFound`."""
-    found = named(entries, kind, name, locked=False)
+    found = named(entries, "provider", name, locked=False)
     if found is None:
-        raise NotFound(f"No {kind} of this name is in the database.")
+        raise NotFound("No provider of this name is in the database.")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from msgspec import UNSET
 
@@ -22,7 +23,7 @@ from causerie.management.bodies import (
     RotateKey,
     TransferKey,
 )
-from causerie.management.lists import KeyList, page_of
+from causerie.management.lists import KeyList, by_creation, page_of
 from causerie.management.queries import NoQuery, PageQuery
 from causerie.management.route import ApiCall
 from causerie.management.views import KeyView, NewKeyView
@@ -46,15 +47,8 @@ class KeyOperations:
         )
 
     def _page(self, query: PageQuery, keys: Sequence[ApiKey]) -> KeyList:
-        found, following = page_of(
-            keys,
-            query.limit,
-            query.cursor,
-            lambda key: (f"{key.created_at:%Y-%m-%dT%H:%M:%S.%f}", key.id),
-            falling=True,
-        )
-        now = self.clock()
-        return KeyList(data=[KeyView.of(each, now) for each in found], next=following)
+        view = partial(KeyView.of, now=self.clock())
+        return page_of(KeyList, view, keys, query, by_creation, falling=True)
 
     async def create(self, call: ApiCall[NoQuery, CreateKey]) -> NewKeyView:
         """A new one; its secret is in the answer, and nowhere else."""

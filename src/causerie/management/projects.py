@@ -16,7 +16,7 @@ from causerie.management.bodies import (
     RenameProject,
     SetRecording,
 )
-from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
+from causerie.management.lists import LinkList, MemberList, ProjectList, by_creation, page_of
 from causerie.management.people import LinkPath
 from causerie.management.queries import Leaving, NoQuery, PageQuery
 from causerie.management.route import ApiCall
@@ -49,10 +49,9 @@ class ProjectOperations:
             found = [(await projects.see(call.actor, call.actor.project)).project]
         else:
             found = [*await projects.every(call.actor)]
-        taken, following = page_of(
-            found, call.query.limit, call.query.cursor, lambda each: (each.name, each.id)
+        return page_of(
+            ProjectList, ProjectView.of, found, call.query, lambda each: (each.name, each.id)
         )
-        return ProjectList(data=[ProjectView.of(each) for each in taken], next=following)
 
     async def create(self, call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
         made = await self.accounts.projects.create(
@@ -112,13 +111,14 @@ class ProjectOperations:
         return CreditView.of(made)
 
     async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
-        found, following = page_of(
-            await self.accounts.projects.members(call.actor, call.ids["project"]),
-            call.query.limit,
-            call.query.cursor,
+        members = await self.accounts.projects.members(call.actor, call.ids["project"])
+        return page_of(
+            MemberList,
+            MemberView.of,
+            members,
+            call.query,
             lambda each: (each.user.name, each.user.id),
         )
-        return MemberList(data=[MemberView.of(each) for each in found], next=following)
 
     async def change_member(self, call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
         """Make a member something else."""
@@ -138,13 +138,8 @@ class ProjectOperations:
 
     async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
         """Those that nobody has used yet."""
-        found, following = page_of(
-            await self.accounts.projects.invitations(call.actor, call.ids["project"]),
-            call.query.limit,
-            call.query.cursor,
-            lambda each: (f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id),
-        )
-        return LinkList(data=[LinkView.of(each) for each in found], next=following)
+        links = await self.accounts.projects.invitations(call.actor, call.ids["project"])
+        return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
     async def invite(self, call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
         made = await self.accounts.projects.invite(

@@ -58,9 +58,6 @@ class PriceRules:
     completion: str | None = None
 
 
-AS_PUBLISHED = PriceRules()
-
-
 @dataclass(frozen=True, slots=True)
 class PickedModel:
     """A model to publish, as it was listed, under this id of the catalog."""

@@ -53,7 +53,6 @@ Effort = Annotated[str, Meta(extra_json_schema={"enum": list(EFFORTS)})]
 Empty = Annotated[tuple[Any, ...], Meta(max_length=0)]
 TextOnly = Annotated[tuple[Literal["text"], ...], Meta(min_length=1, max_length=1)]
 
-_BOOLEAN_OR_NULL = {"type": ["boolean", "null"]}
 _UNSET = "default"
 
 
