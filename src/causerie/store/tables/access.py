@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
-from causerie.store.columns import Moment, Money, NAME_SET
+from causerie.store.columns import NAME_SET, Moment, Money
 from causerie.store.tables.base import METADATA
 
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
