@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -16,7 +16,6 @@ from causerie.accounts.usage import By, FirstTokens, UsageSum
 from causerie.management.views import Amount, Moment, amount
 from causerie.metering.ledger import UsageRecord
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = 1_000_000
 
 
@@ -185,7 +184,7 @@ class RequestView(Struct, frozen=True, kw_only=True):
         return RequestView(
             id=record.id,
             request_id=record.request_id,
-            at=_EPOCH + timedelta(microseconds=record.at),
+            at=record.moment,
             project=record.project,
             key=record.key,
             user=record.user,
