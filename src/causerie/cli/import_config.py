@@ -13,7 +13,7 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.key import digest_line
 from causerie.cli.litellm_config import Alias, Imported, ImportedTarget, imported
 from causerie.cli.litellm_providers import Upstream
-from causerie.settings.edit import toml_value
+from causerie.settings.edit import as_toml
 from causerie.settings.environment import variables
 
 _LITELLM_PORT = 4000
@@ -42,7 +42,7 @@ def _tell(result: Imported) -> None:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(path.readtoml_value(encoding="utf-8"))
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}", ExitCode.USAGE) from error
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def toml(result: Imported) -> Iterator[str]:
     yield "[server]"
     yield f"port = {_LITELLM_PORT}  # LiteLLM's own, so that clients find it"
     if result.master_key:
-        yield f"keys = [{toml_value(digest_line(result.master_key))}]  # the master key, as a digest"
+        yield f"keys = [{as_toml(digest_line(result.master_key))}]  # the master key, as a digest"
     else:
         yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
     if result.unknown_params is not None:
@@ -79,7 +79,7 @@ def toml(result: Imported) -> Iterator[str]:
         yield "[[doors]]"
         yield 'name = "gateway"'
         yield 'kind = "gateway"'
-        yield f"unknown_params = {toml_value(result.unknown_params)}  # litellm_settings.drop_params"
+        yield f"unknown_params = {as_toml(result.unknown_params)}  # litellm_settings.drop_params"
     for name, provider in result.providers.items():
         yield from _provider(name, provider, result.variable(provider))
     for alias in result.aliases.values():
@@ -89,13 +89,13 @@ def toml(result: Imported) -> Iterator[str]:
 def _provider(name: str, provider: Upstream, variable: str | None) -> Iterator[str]:
     yield ""
     yield "[[providers]]"
-    yield f"name = {toml_value(name)}"
+    yield f"name = {as_toml(name)}"
     for setting in ("known", "base_url", "dialect", "api_version"):
         value = getattr(provider, setting)
         if value is not None:
-            yield f"{setting} = {toml_value(value)}"
+            yield f"{setting} = {as_toml(value)}"
     if variable is not None:
-        yield f"key = {{ env = {toml_value(variable)} }}"
+        yield f"key = {{ env = {as_toml(variable)} }}"
     waits = [("total", provider.total), ("first_token", provider.first_token)]
     if any(value is not None for _, value in waits):
         pairs = (f"{setting} = {value}" for setting, value in waits if value is not None)
@@ -105,7 +105,7 @@ def _provider(name: str, provider: Upstream, variable: str | None) -> Iterator[s
 def _alias(alias: Alias) -> Iterator[str]:
     yield ""
     yield "[[aliases]]"
-    yield f"id = {toml_value(alias.id)}"
+    yield f"id = {as_toml(alias.id)}"
     yield "targets = ["
     for target in alias.targets:
         yield f"  {{ {', '.join(_target(alias, target))} }},"
@@ -115,13 +115,13 @@ def _alias(alias: Alias) -> Iterator[str]:
     if pairs:
         yield f"limits = {{ {', '.join(pairs)} }}"
     if alias.price:
-        prices = (f"{name} = {toml_value(value)}" for name, value in alias.price.items())
+        prices = (f"{name} = {as_toml(value)}" for name, value in alias.price.items())
         yield f"price = {{ {', '.join(prices)} }}  # for a million tokens"
 
 
 def _target(alias: Alias, target: ImportedTarget) -> Iterator[str]:
-    yield f"provider = {toml_value(target.provider)}"
-    yield f"model = {toml_value(target.model)}"
+    yield f"provider = {as_toml(target.provider)}"
+    yield f"model = {as_toml(target.model)}"
     if target.priority:
         yield f"priority = {target.priority}"
     weight = alias.weight(target)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from causerie.providers.known import KnownProvider
-from causerie.settings.edit import toml_value
+from causerie.settings.edit import as_toml
 
 EVERY_MODEL = "*"
 _PORT = 8000
@@ -64,11 +64,11 @@ def model_file(model: StarterModel) -> str:
         *_server(_PORT),
         "",
         "[[models]]",
-        f"id = {toml_value(model.id)}  # the name that requests use",
-        f"ref = {toml_value(model.ref)}{facts}",
+        f"id = {as_toml(model.id)}  # the name that requests use",
+        f"ref = {as_toml(model.ref)}{facts}",
         "",
         "[models.llamacpp]",
-        f"context = {toml_value(model.context)}  # tokens of prompt and output of one request;"
+        f"context = {as_toml(model.context)}  # tokens of prompt and output of one request;"
         ' "auto" takes what fits',
         "# parallel = 4  # requests at the same time",
     )
@@ -123,21 +123,21 @@ def _provider(remote: RemoteModels) -> Sequence[str]:
     known = remote.provider
     lines = [
         "[[providers]]",
-        f"known = {toml_value(known.name)}  # base URL and dialect; its documentation: {known.docs}",
+        f"known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}",
     ]
     if remote.variable is None:
-        lines.append(f"# base_url = {toml_value(known.base_url)}  # if it runs elsewhere")
+        lines.append(f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere")
     else:
-        lines.append(f"key = {{ env = {toml_value(remote.variable)} }}  # read at the start")
+        lines.append(f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start")
     return lines
 
 
 def _alias(remote: RemoteModels) -> Sequence[str]:
     what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
-    target = f"provider = {toml_value(remote.provider.name)}, model = {toml_value(remote.model)}"
+    target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
     return (
         "[[aliases]]",
-        f"id = {toml_value(remote.id)}  # the name that requests use: {what}",
+        f"id = {as_toml(remote.id)}  # the name that requests use: {what}",
         "# More targets with a higher `priority` answer when the first does not.",
         f"targets = [{{ {target} }}]",
     )
