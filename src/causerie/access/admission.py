@@ -157,8 +157,7 @@ class SlotQueue:
         slots = self._places.size()
         if places > max(slots, 1):
             raise InvalidRequest(
-                f"`n` is {places}, but this model answers {slots} at the same time.",
-                param="n",
+                f"`n` is {places}, but this model answers {slots} at the same time.", param="n"
             )
         self._places.admit()  # there may be more slots than when the others queued
         if self.take_now(places):

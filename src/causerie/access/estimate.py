@@ -11,9 +11,7 @@ from causerie.protocol.request import ChatRequest
 
 
 def estimate(
-    request: ChatRequest,
-    candidates: Sequence[Candidate] = (),
-    unnamed_output: int = UNNAMED_OUTPUT,
+    request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
 ) -> Tokens:
     """The prompt's tokens by its size, and the output limit (or what to expect without one).
 

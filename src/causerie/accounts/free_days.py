@@ -175,11 +175,7 @@ class FreeAllowances:
         """Those of today that were neither refused nor failed."""
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
-            midnight,
-            midnight + timedelta(days=1),
-            step=Step.ALL,
-            by=(By.MODEL,),
-            project=project,
+            midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
         )
         sums = await self._reader.sums(today)
         free = [each for each in sums if is_free(each.group[By.MODEL])]

@@ -13,13 +13,7 @@ from msgspec import UNSET, structs
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import (
-    ModelCard,
-    ModelProfile,
-    any_thinks,
-    common_sampling,
-    efforts_of,
-)
+from causerie.catalog.model import ModelCard, ModelProfile, any_thinks, common_sampling, efforts_of
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate

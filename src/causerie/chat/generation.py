@@ -356,11 +356,7 @@ class Generation:
         plan = self.plan
         answer = plan.answer.checked if plan.answer else None
         return WatchedDocuments(
-            self._new_parser(),
-            answer,
-            plan.functions.arguments,
-            resumed=plan.resumed,
-            texts=texts,
+            self._new_parser(), answer, plan.functions.arguments, resumed=plan.resumed, texts=texts
         )
 
     @property

@@ -77,8 +77,7 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
         yield AlertRule(kind="budget", words=words)
     yield AlertRule(
-        kind="provider",
-        words="A provider fails and gets no requests, and when it is back.",
+        kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
     yield AlertRule(
         kind="error_rate",

@@ -206,9 +206,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
         facts = own.engine.known
         if facts is None:
             return ModelProfile(
-                context_length=model.context,
-                max_output_tokens=model.max_output_tokens,
-                thinks=None,
+                context_length=model.context, max_output_tokens=model.max_output_tokens, thinks=None
             )
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of

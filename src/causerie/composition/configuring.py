@@ -205,11 +205,7 @@ class LiveConfiguration:
         return outcome
 
     async def _change(
-        self,
-        actor: Actor,
-        stored: Sequence[StoredEntry],
-        before: StoredEntry,
-        after: StoredEntry,
+        self, actor: Actor, stored: Sequence[StoredEntry], before: StoredEntry, after: StoredEntry
     ) -> EntryView:
         others = [each if each.id != after.id else after for each in stored]
         await self._check(others, after)

@@ -145,10 +145,7 @@ def _with_entries(text: str, provider: NewProvider, entries: Sequence[ProbedMode
         raise CannotEdit("the provider could not be added")
     for entry in entries:
         text = with_table(
-            text,
-            ("providers", index, "models"),
-            entry.values(),
-            remarks={"probed": entry.evidence},
+            text, ("providers", index, "models"), entry.values(), remarks={"probed": entry.evidence}
         )
     return text
 

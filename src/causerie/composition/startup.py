@@ -123,11 +123,7 @@ class _Start:
     """Loads the models and tells the watcher."""
 
     def __init__(
-        self,
-        engines: Fleet,
-        preload: Sequence[str],
-        watcher: StartWatcher,
-        intake: Intake | None,
+        self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher, intake: Intake | None
     ) -> None:
         self._intake = intake
         self._engines = engines

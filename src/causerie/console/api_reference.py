@@ -13,15 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from causerie.console.api_fields import (
-    Field,
-    FieldGroup,
-    field,
-    fields,
-    grouped,
-    kind,
-    references,
-)
+from causerie.console.api_fields import Field, FieldGroup, field, fields, grouped, kind, references
 
 ROUTER = "/router/v1"
 _PLAIN = "/v1"

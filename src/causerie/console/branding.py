@@ -88,11 +88,7 @@ def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
 
 
 def _is_readable(accent: _Rgb, light: _Light) -> bool:
-    pairs = (
-        (accent, light.hover),
-        (accent, light.soft(accent)),
-        (light.on_accent(accent), accent),
-    )
+    pairs = ((accent, light.hover), (accent, light.soft(accent)), (light.on_accent(accent), accent))
     return all(contrast(text, ground) >= _READABLE for text, ground in pairs)
 
 

@@ -68,10 +68,7 @@ class ModelRow:
     @property
     def abilities(self) -> Sequence[str]:
         """Return its capabilities, in a few words."""
-        words = {
-            "tools": "tools",
-            "response_format": "structured output",
-        }
+        words = {"tools": "tools", "response_format": "structured output"}
         found = [word for name, word in words.items() if name in self.parameters]
         if self.thinks:
             found.append("thinking")

@@ -86,10 +86,7 @@ class EntryProblems:
     """
 
     def __init__(
-        self,
-        failure: ServiceError | None = None,
-        origin: str = "",
-        fields: Collection[str] = (),
+        self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
     ) -> None:
         self._by_field: dict[str, FieldProblem] = {}
         self.rest: list[str] = []

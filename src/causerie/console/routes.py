@@ -6,16 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from causerie.console.pages import (
-    activity,
-    links,
-    openid,
-    profile,
-    sign_in,
-    sign_up,
-    start,
-    usage,
-)
+from causerie.console.pages import activity, links, openid, profile, sign_in, sign_up, start, usage
 from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.catalog_entries import CatalogEntryPages
@@ -36,12 +27,7 @@ from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
 from causerie.console.pages.public_chat import PublicChatPages
 from causerie.console.pages.rankings import RankingPages
-from causerie.console.pages.settings_entries import (
-    DOORS,
-    MODELS,
-    SettingsEntryPages,
-    SettingsKind,
-)
+from causerie.console.pages.settings_entries import DOORS, MODELS, SettingsEntryPages, SettingsKind
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.operations.ports import Operations

@@ -174,11 +174,7 @@ class Exchange(msgspec.Struct, eq=False):
     # The response.
 
     def start(
-        self,
-        status: int,
-        content_type: str,
-        headers: Mapping[str, str],
-        length: int | None = None,
+        self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
     ) -> None:
         """Begin the response; the head goes out with the first piece of the body.
 

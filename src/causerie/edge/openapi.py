@@ -10,13 +10,7 @@ import causerie
 from causerie.edge.body_schemas import request_schemas, response_schemas
 from causerie.edge.exchange import Exchange
 from causerie.edge.market_paths import market_paths
-from causerie.edge.operation import (
-    WITH_OR_WITHOUT_KEY,
-    completion,
-    errors,
-    in_path,
-    json_answer,
-)
+from causerie.edge.operation import WITH_OR_WITHOUT_KEY, completion, errors, in_path, json_answer
 from causerie.edge.schema import Schema
 from causerie.runtime.offload import offload
 
@@ -59,9 +53,7 @@ def document(max_messages: int) -> Schema:
             "/v1/models/{id}": {"get": _show_model()},
             "/v1/chat/completions": {
                 "post": completion(
-                    "ChatRequest",
-                    name="createChatCompletion",
-                    summary="Create a chat completion",
+                    "ChatRequest", name="createChatCompletion", summary="Create a chat completion"
                 )
             },
             **market_paths(),
@@ -107,10 +99,7 @@ def _health(name: str, shown: str, good: str) -> Schema:
     return {
         "operationId": name,
         "summary": f"Show {shown}",
-        "responses": {
-            "200": json_answer(good, "Health"),
-            "503": json_answer("Not now.", "Health"),
-        },
+        "responses": {"200": json_answer(good, "Health"), "503": json_answer("Not now.", "Health")},
     }
 
 

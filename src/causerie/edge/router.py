@@ -52,10 +52,7 @@ class RouterPages:
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
         page = await self._catalog_cache.page(
-            door.name,
-            exchange.path,
-            exchange.query,
-            lambda: self._market.listed(door, None),
+            door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
         )
         await send_cached(exchange, page, _OPEN | _VARY)
 

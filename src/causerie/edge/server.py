@@ -144,11 +144,7 @@ async def _scraped(
 
 
 async def _announce(
-    edge: Edge,
-    connections: Connections,
-    intake: Intake,
-    delay_seconds: float,
-    hurry: asyncio.Event,
+    edge: Edge, connections: Connections, intake: Intake, delay_seconds: float, hurry: asyncio.Event
 ) -> None:
     """Say that the service is stopping, and answer until balancers send requests elsewhere."""
     if not delay_seconds:

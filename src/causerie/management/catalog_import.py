@@ -58,15 +58,13 @@ class PublishModels(Body, frozen=True):
 
     models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
     gone: Annotated[
-        tuple[Word, ...],
-        Meta(max_length=500, description="Ids whose endpoints leave the catalog."),
+        tuple[Word, ...], Meta(max_length=500, description="Ids whose endpoints leave the catalog.")
     ] = ()
     margin: Margin = ""
     prompt: PromptPrice = ""
     completion: CompletionPrice = ""
     open_door: Annotated[
-        bool,
-        Meta(description="Create a door of kind `router` if none is configured."),
+        bool, Meta(description="Create a door of kind `router` if none is configured.")
     ] = False
 
 

@@ -37,8 +37,7 @@ class ChangeEntry(Body, frozen=True):
 
     settings: Settings
     key: Annotated[
-        Key | None,
-        Meta(description="`null`: the key stays; empty: there is none any more."),
+        Key | None, Meta(description="`null`: the key stays; empty: there is none any more.")
     ] = None
     enabled: bool = True
     version: Annotated[

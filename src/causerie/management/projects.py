@@ -129,10 +129,7 @@ class ProjectOperations:
     async def remove_member(self, call: ApiCall[Leaving, NoBody]) -> NarrowedView:
         """Take somebody out."""
         found = await self.accounts.projects.remove(
-            call.actor,
-            call.ids["project"],
-            call.ids["user"],
-            keys_to=call.query.keys_to or None,
+            call.actor, call.ids["project"], call.ids["user"], keys_to=call.query.keys_to or None
         )
         return NarrowedView.of(found, self.clock())
 

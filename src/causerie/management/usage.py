@@ -186,8 +186,7 @@ class UsageOperations:
             found = await projects.audit(call.actor, project, wanted)
         full = len(found) == wanted.count
         return AuditList(
-            data=[AuditView.of(each) for each in found],
-            next=cursor(found[-1].id) if full else None,
+            data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
         )
 
 

@@ -73,10 +73,7 @@ class BoundsView(Struct, frozen=True, kw_only=True):
             limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
             budgets=tuple(
                 BudgetView(
-                    amount=amount(each.amount),
-                    period=each.period,
-                    unit=each.unit,
-                    model=each.model,
+                    amount=amount(each.amount), period=each.period, unit=each.unit, model=each.model
                 )
                 for each in bounds.budgets
             ),
@@ -137,11 +134,7 @@ class CreditView(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(credit: Credit) -> CreditView:
         return CreditView(
-            id=credit.id,
-            amount=amount(credit.amount),
-            at=credit.at,
-            by=credit.by,
-            note=credit.note,
+            id=credit.id, amount=amount(credit.amount), at=credit.at, by=credit.by, note=credit.note
         )
 
 
@@ -163,8 +156,7 @@ class MemberView(Struct, frozen=True, kw_only=True):
     role: Role
     since: Moment
     from_group: Annotated[
-        str,
-        Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand."),
+        str, Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand.")
     ]
     disabled_at: Moment | None
 
@@ -238,8 +230,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
     state: KeyState
     created_by: str
     person: Annotated[
-        str,
-        Meta(description="The user that it belongs to; empty for a key of the project itself."),
+        str, Meta(description="The user that it belongs to; empty for a key of the project itself.")
     ]
     created_at: Moment
     expires_at: Moment | None

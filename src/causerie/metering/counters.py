@@ -282,9 +282,7 @@ class _Past(Collector):
     """Metrics of events since the start."""
 
     def __init__(
-        self,
-        places: Mapping[tuple[str, str], _Place],
-        refused: Mapping[tuple[str, str, str], int],
+        self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
     ) -> None:
         self._places = places
         self._refused = refused

@@ -182,12 +182,7 @@ class Meter:
     ) -> Record:
         """The record of a request that begins now; give it to :meth:`write` however it ends."""
         return Record(
-            request_id,
-            door,
-            caller.key,
-            project=caller.project,
-            user=caller.user,
-            labels=labels,
+            request_id, door, caller.key, project=caller.project, user=caller.user, labels=labels
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:

@@ -13,8 +13,7 @@ from causerie.accounts.people import Actor
 from causerie.operations.trial import Trial
 
 Settings = Annotated[
-    dict[str, Any],
-    Meta(description="In the form of the configuration file, without `key`."),
+    dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
 ]
 
 

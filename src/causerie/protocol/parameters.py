@@ -66,10 +66,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Temperature | None,
         Meta(description="0 is greedy; 1 is neutral."),
         Facts(
-            origin="common",
-            neutral=(1.0,),
-            gguf="temp",
-            control=Control(first=True, unset=_UNSET),
+            origin="common", neutral=(1.0,), gguf="temp", control=Control(first=True, unset=_UNSET)
         ),
     ] = None
     top_k: Annotated[

@@ -71,13 +71,7 @@ class Router:
     ) -> None:
         self.begin_target: BeginTarget = begin_target  # of one that is new or has changed
         self._context = RoutingContext(
-            {},
-            budget,
-            Hedges(),
-            clock,
-            chance or random.Random().random,
-            pause,
-            LastTargets(),
+            {}, budget, Hedges(), clock, chance or random.Random().random, pause, LastTargets()
         )
         self.replace(targets, admission_queues or {})
 

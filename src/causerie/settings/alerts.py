@@ -45,8 +45,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     allow_http: Annotated[
-        bool,
-        Meta(description="Whether `url` may begin with `http://` and name another machine."),
+        bool, Meta(description="Whether `url` may begin with `http://` and name another machine.")
     ] = False
     ca_file: Annotated[
         Text | None,

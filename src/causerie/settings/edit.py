@@ -80,10 +80,7 @@ def _block(array: Path, values: Mapping[str, object], remarks: Mapping[str, str]
 
 
 def _replaced(
-    lines: Sequence[str],
-    table: Path,
-    numbers: Mapping[Path, int],
-    written: Mapping[str, list[str]],
+    lines: Sequence[str], table: Path, numbers: Mapping[Path, int], written: Mapping[str, list[str]]
 ) -> list[str]:
     """The values in their old places; those that are new behind the last own one."""
     spans = {name: _span((*table, name), numbers, lines) for name in written}

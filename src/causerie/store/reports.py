@@ -229,8 +229,7 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
     table = usage_daily
     column = table.c[f"{kind}_id"]
     query = select(
-        func.sum(table.c.cost, type_=table.c.requests.type),
-        func.sum(table.c.charged),
+        func.sum(table.c.cost, type_=table.c.requests.type), func.sum(table.c.charged)
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 

@@ -159,10 +159,7 @@ DOORS = SettingsKind(
             "unknown_params",
             "Unknown fields of requests",
             "choice",
-            choices=(
-                ("", "left out, and named in x-request-changes"),
-                ("reject", "refused"),
-            ),
+            choices=(("", "left out, and named in x-request-changes"), ("reject", "refused")),
             group="Requests",
         ),
         SettingField(

@@ -295,8 +295,7 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
     waited = lasted = 0.0
     for each in sums:
         whole = replace(
-            whole,
-            **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED},
+            whole, **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED}
         )
         lasted += each.duration_seconds * each.requests
         if each.first_token_seconds is not None:
