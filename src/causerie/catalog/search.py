@@ -59,7 +59,7 @@ _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
         "name": ("Name", lambda one: ()),
         "price": ("Price", lambda one: (one.price,)),
         "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
-        "latency": ("Latency", lambda one: (_or_far(one.latency),)),
+        "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
         "context": ("Context", lambda one: (-(one.context_length or 0),)),
     }
 )
@@ -197,10 +197,6 @@ def _says(one: Searchable, words: Sequence[str]) -> bool:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
-
-
-def _or_far(value: float | None) -> float:
-    return _FAR if value is None else value
 
 
 def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ class Logos:
     def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
         self._logos = logos
         self._addresses = {
-            name: f"{prefix}/{quote(name, safe='')}?v={_digest(logo)}"
+            name: f"{prefix}/{quote(name, safe='')}?v={hashlib.sha256(logo.content).hexdigest()[:12]}"
             for name, logo in logos.items()
         }
 
@@ -44,7 +44,3 @@ def initials(name: str) -> str:
     if len(words) == 1:
         return words[0][:2].upper()
     return "".join(word[0] for word in words[:2]).upper()
-
-
-def _digest(logo: Logo) -> str:
-    return hashlib.sha256(logo.content).hexdigest()[:12]
