@@ -24,9 +24,10 @@ class Logos:
 
     def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
         self._logos = logos
+        digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
         self._addresses = {
-            name: f"{prefix}/{quote(name, safe='')}?v={hashlib.sha256(logo.content).hexdigest()[:12]}"
-            for name, logo in logos.items()
+            name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}"
+            for name, digest in digests.items()
         }
 
     def address(self, name: str) -> str | None:
