@@ -273,7 +273,6 @@ class Budgets:
         counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
 
     def forget(self, reservation: Reservation) -> None:
-        """It was released."""
         self._running.discard(reservation)
 
     async def follow(self) -> None:

@@ -72,7 +72,6 @@ def is_sealed(text: str) -> bool:
 
 
 def new_key() -> str:
-    """A random key."""
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 

@@ -55,7 +55,6 @@ class Ranking:
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of all together."""
         return sum(each.tokens for each in self.rows)
 
 

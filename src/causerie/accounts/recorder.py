@@ -60,7 +60,6 @@ class Recorder:
         self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
-        """Begin to write."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
         return self
 

@@ -163,7 +163,6 @@ class AccountsClient:
         return _RemoteLease(client=self, request=request, statuses=taken.limit_statuses)
 
     def end_limits(self, notice: messages.EndLimits) -> None:
-        """Give limits back."""
         self._tell(notice)
 
     async def _ask(self, question: messages.Question, kind: type[A]) -> A:

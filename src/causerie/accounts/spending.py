@@ -57,19 +57,16 @@ class SpendingReader:
     async def of_keys(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By key."""
         return await self._each(By.KEY, budgets)
 
     async def of_projects(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By project."""
         return await self._each(By.PROJECT, budgets)
 
     async def of_people(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By user."""
         return await self._each(By.USER, budgets)
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:

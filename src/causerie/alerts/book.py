@@ -84,7 +84,6 @@ class Delivery:
 
     @property
     def message(self) -> AlertMessage:
-        """Return the message."""
         return AlertMessage(
             self.id, self.kind, self.firing, self.summary, at=self.at, details=self.details
         )

@@ -217,7 +217,6 @@ class Listing:
 
     @property
     def providers(self) -> frozenset[str]:
-        """The names of its endpoints."""
         return frozenset(one.provider for one in self.endpoints)
 
     @property

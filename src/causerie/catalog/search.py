@@ -118,7 +118,6 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        """Return true if it leaves anything out."""
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
     async def of(self, entries: Sequence[T]) -> Sequence[T]:
@@ -135,7 +134,6 @@ class CatalogQuery:
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def on_page(self, found: Sequence[T]) -> Sequence[T]:
-        """Those of this page."""
         start = (self.page - 1) * self.rows
         return found[start : start + self.rows]
 

@@ -69,7 +69,6 @@ class Tariff:
         }
 
     def entry(self) -> Pricing:
-        """Return the prices as the catalog writes them."""
         return Pricing(
             prompt=plain(self.prompt),
             completion=plain(self.completion),

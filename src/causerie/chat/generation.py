@@ -282,7 +282,6 @@ class Generation:
             self._end("length")
 
     def _take(self, token: Token) -> list[ContentEvent]:
-        """Return the events of a token."""
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:

@@ -39,7 +39,6 @@ class AnswerView:
         self._open = False
 
     def show(self, event: Event) -> None:
-        """Write what the event adds."""
         match event:
             case ReasoningDelta(text=text) if self._thinking:
                 self._write("thinking", text, "dim")

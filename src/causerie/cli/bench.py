@@ -134,7 +134,6 @@ class _Run:
         return found
 
     async def close(self) -> None:
-        """End its connections."""
         if self._opened is not None:
             await self._opened.close()
 

@@ -42,7 +42,6 @@ class ChatAnswer:
     calls: list[ChatCall] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
-        """Add what the event says."""
         match event:
             case ReasoningDelta(text=text):
                 self.reasoning += text

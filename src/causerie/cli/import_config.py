@@ -56,7 +56,6 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a new file."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

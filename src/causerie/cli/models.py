@@ -40,7 +40,6 @@ async def listed(settings: Settings) -> list[ModelLine]:
 
 
 def show_models(rows: Sequence[ModelLine], console: Console) -> None:
-    """Print models as a table."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("MODEL", "WEIGHTS", "ENGINE", "SIZE"):
         table.add_column(title, no_wrap=True, justify="right" if title == "SIZE" else "left")

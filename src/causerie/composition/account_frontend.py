@@ -98,7 +98,6 @@ class AccountFrontend:
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        """Go by these settings from now on."""
         self._providers = identity_providers(settings.identity_providers, credentials)
         self._hosted.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,

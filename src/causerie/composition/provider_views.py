@@ -189,7 +189,6 @@ def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
 
 
 def probe_view(one: Examination) -> ProbeView:
-    """A probe as it stands now."""
     cost = one.cost
     return ProbeView(
         model=one.model,
@@ -216,7 +215,6 @@ def probe_cost(examinee: Examinee, known: ProviderModelSettings) -> ProbeCost:
 
 
 def _serving(settings: Settings) -> Mapping[str, list[Serving]]:
-    """Return the models that each target serves."""
     found: dict[str, list[Serving]] = {}
     for name, serving in _each(settings):
         found.setdefault(name, []).append(serving)

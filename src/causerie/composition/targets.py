@@ -34,7 +34,6 @@ class ChatParts:
     renderers: Renderers
 
     async def stop(self) -> None:
-        """End all processes."""
         await self.grammars.stop()
         await self.renderers.stop()
 
@@ -66,7 +65,6 @@ class Targets:
     providers: Mapping[str, ConnectedProvider] = field(default_factory=dict)
 
     def every(self) -> Mapping[str, Target]:
-        """The targets by name."""
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
         return {name: one.chat for group in both for name, one in group.items()}
 

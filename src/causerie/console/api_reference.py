@@ -109,7 +109,6 @@ class ApiReference:
 
 
 def reference(document: Any) -> ApiReference:
-    """Return what the page shows of a document."""
     schemas = document["components"]["schemas"]
     found = _operations(document["paths"], schemas)
     titles = {_PLAIN: "Chat completions", ROUTER: "Router", "": "Service"}

@@ -104,7 +104,6 @@ class EntryProblems:
                 self.rest.append(_sentence(own))
 
     def of(self, field: str) -> FieldProblem | None:
-        """Return the first problem of a field."""
         return self._by_field.get(field)
 
     @property

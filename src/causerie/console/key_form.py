@@ -50,7 +50,6 @@ class KeyForm:
 
     @staticmethod
     def typed(form: FormFields) -> KeyForm:
-        """Return the form as it was sent."""
         return KeyForm(
             name=form.get("name"),
             purpose=form.get("purpose") or Purpose.INFERENCE,

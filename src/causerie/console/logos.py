@@ -35,7 +35,6 @@ class Logos:
         return self._addresses.get(name)
 
     def get(self, name: str) -> Logo | None:
-        """Return the logo of this name, if there is one."""
         return self._logos.get(name)
 
 

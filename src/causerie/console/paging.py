@@ -43,7 +43,6 @@ class ListPage(Generic[T]):
         return self.total > _MANY
 
     def address(self, number: int) -> str:
-        """Return the query of another page."""
         return self._query(page=number, sort=self.sort)
 
     def with_rows(self, rows: int) -> str:

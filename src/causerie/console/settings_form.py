@@ -65,7 +65,6 @@ class SettingsForm:
 
     @staticmethod
     def typed(fields: Sequence[SettingField], form: FormFields) -> SettingsForm:
-        """Return the form as it was sent."""
         values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
         return SettingsForm(fields, values, form.raw("more").strip(), form.get("version"))
 

@@ -91,7 +91,6 @@ class Connections:
             await self._none_open.wait()
 
     def forget(self, connection: Connection) -> None:
-        """This one is closed."""
         self.open.discard(connection)
         if not self.open:
             self._none_open.set()

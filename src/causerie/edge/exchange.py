@@ -135,7 +135,6 @@ class Exchange(msgspec.Struct, eq=False):
             self._wake()
 
     def feed_end(self) -> None:
-        """The body is complete."""
         self.complete = True
         if self._arrived is not None:
             self._wake()

@@ -36,7 +36,6 @@ def _encoded(max_messages: int) -> bytes:
 
 
 def document(max_messages: int) -> Schema:
-    """The OpenAPI document."""
     return {
         "openapi": "3.2.0",
         "info": {

@@ -36,12 +36,10 @@ def json_answer(description: str, name: str) -> Schema:
 
 
 def errors(*statuses: str) -> Schema:
-    """The failures with these statuses."""
     return {status: json_answer(ERRORS[status], "Error") for status in statuses}
 
 
 def header(name: str, description: str) -> Schema:
-    """A header that may be sent."""
     return _parameter("header", name, description, {"type": "string"})
 
 

@@ -33,7 +33,6 @@ _WITH_BODY = ("408", "409", "413", "415")
 
 
 def document(routes: Sequence[AnyRoute]) -> Schema:
-    """The document of these operations."""
     paths: dict[str, dict[str, object]] = {}
     for route in routes:
         operations = paths.setdefault(f"/api{route.path}", {})

@@ -37,7 +37,6 @@ class KeyOperations:
     clock: Clock
 
     async def list(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
-        """Those of a project."""
         return self._page(call.query, await self.accounts.keys.of(call.actor, call.ids["project"]))
 
     async def of_user(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
@@ -68,7 +67,6 @@ class KeyOperations:
         return KeyView.of(await self.accounts.keys.see(call.actor, call.ids["key"]), self.clock())
 
     async def edit(self, call: ApiCall[NoQuery, EditKey]) -> KeyView:
-        """Change what is named."""
         body = call.body
         edit = KeyEdit(
             name=body.name,
@@ -104,7 +102,6 @@ class KeyOperations:
         )
 
     async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """End it for good."""
         await self.accounts.keys.delete(call.actor, call.ids["key"])
 
 

@@ -60,7 +60,6 @@ class PeopleOperations:
         return UserView.of(made)
 
     async def invite(self, call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
-        """An invitation to the service."""
         made = await self.accounts.users.invite(
             call.actor, email=call.body.email, operator=call.body.operator
         )
@@ -76,19 +75,16 @@ class PeopleOperations:
         await self.accounts.users.withdraw(call.actor, call.ids["invitation"])
 
     async def reset(self, call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
-        """A link to choose a password."""
         made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
     async def remove_factor(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """For who has lost it."""
         await self.accounts.users.remove_factor(call.actor, call.ids["user"])
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
         return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
 
     async def enable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """Let in again."""
         return UserView.of(
             await self.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
         )

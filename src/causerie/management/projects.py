@@ -60,7 +60,6 @@ class ProjectOperations:
         return ProjectView.of(made)
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
-        """One, with its limits and budgets."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
         return ProjectDetails.seen(seen.project, seen.bounds)
 
@@ -81,7 +80,6 @@ class ProjectOperations:
         )
 
     async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
-        """Set all its limits and budgets."""
         bounds = call.body.bounds()
         await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
         return BoundsView.of(bounds)
@@ -127,7 +125,6 @@ class ProjectOperations:
         return NarrowedView.of(found, self.clock())
 
     async def remove_member(self, call: ApiCall[Leaving, NoBody]) -> NarrowedView:
-        """Take somebody out."""
         found = await self.accounts.projects.remove(
             call.actor, call.ids["project"], call.ids["user"], keys_to=call.query.keys_to or None
         )

@@ -100,7 +100,6 @@ def provider_routes(desk: ProviderOperations) -> list[AnyRoute]:
 
 
 def configuration_routes(desk: ConfigurationOperations) -> list[AnyRoute]:
-    """Return the operations on the configuration, for operators."""
     return [
         route(f"GET {_ENTRIES}", "List entries of the configuration", desk.list),
         route(f"POST {_ENTRIES} 201", "Create an entry", desk.create),
@@ -130,7 +129,6 @@ def catalog_import_routes(desk: CatalogImportOperations) -> list[AnyRoute]:
 
 
 def alert_routes(desk: AlertOperations) -> list[AnyRoute]:
-    """Return the operations on alerts, for operators."""
     return [
         route("GET /alerts", "Alerts, their channels and deliveries", desk.see),
         route("POST /alerts/channels/{channel}/test", "Send a test by a channel", desk.test),
@@ -138,7 +136,6 @@ def alert_routes(desk: AlertOperations) -> list[AnyRoute]:
 
 
 def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
-    """Return the operations on usage and the audit log."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums),
         route("GET /rankings", "Models or providers by tokens, over all projects", desk.ranking),

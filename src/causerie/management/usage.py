@@ -71,7 +71,6 @@ class UsageOperations:
         return RankingList.of(await read(call.actor, period), by)
 
     async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
-        """Sums over time."""
         query = call.query
         asked = question(query, self.clock())
         after = place_of(query.cursor, tuple[str, tuple[str, ...]])
@@ -119,7 +118,6 @@ class UsageOperations:
         return SpendingReader(self.accounts.usage, actor, project, self.clock())
 
     async def first_tokens(self, call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
-        """The time to the first token."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
         by = (By(query.by),) if query.by else ()
@@ -165,7 +163,6 @@ class UsageOperations:
         )
 
     async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
-        """Return entries of the audit log."""
         query = call.query
         before = place_of(query.cursor, int)
         if before is not None and not 0 <= before < _LARGEST:

@@ -186,7 +186,6 @@ class _Times:
         self.sum = 0.0
 
     def add(self, times: Sequence[float]) -> None:
-        """Count all of these."""
         ordered = sorted(times)
         bounds = zip(self.bounds, self.within, strict=True)
         self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
@@ -224,7 +223,6 @@ class _Place:
         }
 
     def add(self, records: Sequence[Record]) -> None:
-        """Count all of these."""
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])
         used = [record.used for record in records]
@@ -247,7 +245,6 @@ class _Place:
         )
 
     def taken(self, door: str, model: str) -> PlaceCounts:
-        """Return the numbers, of this door and model."""
         return PlaceCounts(
             door,
             model,

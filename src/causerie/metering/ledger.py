@@ -94,7 +94,6 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def moment(self) -> datetime:
-        """Return the time of its arrival."""
         return _EPOCH + timedelta(microseconds=self.at)
 
 

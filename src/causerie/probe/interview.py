@@ -91,7 +91,6 @@ class Interview:
         return self._answers and not self._ended and not self._crowded
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
-        """Yield one finding a question, in order."""
         for question in questions:
             self._asking(question)
             reason = self._why_not(question)

@@ -81,7 +81,6 @@ class ResponseContext(Struct, frozen=True):
     """Name of the provider that serves it."""
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
-        """A chunk of this completion."""
         return Chunk(
             id=self.identity.id,
             created=self.identity.created,

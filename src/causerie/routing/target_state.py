@@ -151,7 +151,6 @@ class TargetState:
         )
 
     def target_stats(self) -> TargetStats:
-        """Return its current state, with measurements."""
         latency_stats = self.latency_stats
         return TargetStats(
             up=self.state() == "up",

@@ -117,7 +117,6 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    """Everything that is wrong with it."""
     yield from _names(alerts)
     for index, webhook in enumerate(alerts.webhooks):
         yield from _webhook(("alerts", "webhooks", index), webhook)

@@ -15,7 +15,6 @@ from causerie.settings.tree import Settings
 
 
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with the catalog."""
     for index, entry in enumerate(settings.catalog):
         yield from _entry(("catalog", index), entry, settings)
 

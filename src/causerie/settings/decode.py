@@ -172,7 +172,6 @@ def table_of(bare: Any) -> type[msgspec.Struct] | None:
 
 
 def metas(kind: Any) -> list[msgspec.Meta]:
-    """The annotations of a type."""
     if get_origin(kind) is not Annotated:
         return []
     first, *rest = get_args(kind)

@@ -94,7 +94,6 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_cache_bytes(self) -> int | None:
-        """The memory for prompts as a number of bytes."""
         return byte_count(self.prompt_cache) if self.prompt_cache is not None else None
 
 

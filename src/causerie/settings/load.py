@@ -86,7 +86,6 @@ class _Layers:
     text: str | None = None
 
     def put(self, path: KeyPath, value: object, origin: str) -> None:
-        """Set one value over what is there."""
         table: Any = self.values
         for part in path[:-1]:
             table = table.setdefault(part, {})

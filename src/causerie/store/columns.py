@@ -48,11 +48,9 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """To the database."""
         return None if value is None else microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
         return None if value is None else moment_of(value)
 
 
@@ -63,7 +61,6 @@ class Money(TypeDecorator[Decimal]):
     cache_ok = True
 
     def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
-        """To the database."""
         return None if value is None else billionths(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
@@ -86,14 +83,12 @@ class JsonText(TypeDecorator[Any]):
         self.missing = missing
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """To the database."""
         if value is None:
             return self.missing
         plain = sorted(value) if isinstance(value, set | frozenset) else value
         return msgspec.json.encode(plain).decode()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """From the database."""
         stored = value or self.missing
         return None if stored is None else msgspec.json.decode(stored, type=self.kind)
 

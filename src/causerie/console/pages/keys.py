@@ -35,7 +35,6 @@ class KeysPages:
         self._service_view = service_view
 
     async def list(self, context: RequestContext) -> None:
-        """All keys, with what they have spent."""
         view = await context.project()
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
@@ -83,7 +82,6 @@ class KeysPages:
         await self._reveal(context, made, old_ends=None)
 
     async def show(self, context: RequestContext) -> None:
-        """One key, to be changed."""
         key = await self._asked(context, Action.KEYS_EDIT)
         await context.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
 
@@ -135,7 +133,6 @@ class KeysPages:
         await context.show("keys/delete.html", key=await self._asked(context, Action.KEYS_DELETE))
 
     async def delete(self, context: RequestContext) -> None:
-        """End it for good."""
         key = await self._key(context)
         await context.accounts.keys.delete(context.actor, key.id)
         _back(context, key, "key-deleted")

@@ -73,7 +73,6 @@ class OperatorPages:
         )
 
     async def ask_invitation(self, context: RequestContext) -> None:
-        """The form of an invitation to the service."""
         _operators_only(context)
         await context.show("operator/invite.html", email="", operator=False)
 
@@ -146,7 +145,6 @@ class OperatorPages:
         )
 
     async def disable(self, context: RequestContext) -> None:
-        """Shut somebody out."""
         user = await self._user(context)
         try:
             await context.accounts.users.disable(context.actor, user.id)
@@ -178,7 +176,6 @@ class OperatorPages:
         context.go("/operator/users", done="operator-made")
 
     async def unmake_operator(self, context: RequestContext) -> None:
-        """Not any more."""
         user_id = context.params["user"]
         await context.accounts.users.make_operator(context.actor, user_id, operator=False)
         done = "operator-unmade"
@@ -203,7 +200,6 @@ class OperatorPages:
         )
 
     async def ask_project(self, context: RequestContext) -> None:
-        """The form of a new project."""
         users = await context.accounts.users.every(context.actor)
         await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
 

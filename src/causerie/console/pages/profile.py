@@ -25,7 +25,6 @@ async def show(context: RequestContext) -> None:
 
 
 async def rename(context: RequestContext) -> None:
-    """Change the name."""
     try:
         context.check_form()
         await context.accounts.profile.rename(context.me, context.form.get("name"))

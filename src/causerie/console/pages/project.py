@@ -70,7 +70,6 @@ class ProjectPages:
         await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
 
     async def settings(self, context: RequestContext) -> None:
-        """Name and archive."""
         view = await context.project()
         await context.check_right(Action.PROJECT_RENAME)
         await context.show("project/settings.html", name=view.project.name)
@@ -109,7 +108,6 @@ class ProjectPages:
         await context.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
 
     async def set_bounds(self, context: RequestContext) -> None:
-        """Take new ones."""
         project_id = (await context.project()).project.id
         rows = BoundsRows.typed(context.form)
         try:

@@ -68,7 +68,6 @@ class SqlPeople:
         return User(**row) if row else None
 
     async def by_email(self, email: str) -> User | None:
-        """By address, as it is kept."""
         found = await self.connection.execute(select(users).where(users.c.email == email))
         row = found.mappings().first()
         return User(**row) if row else None
