@@ -32,7 +32,8 @@ from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import Fleet, FleetEntry
 from causerie.logging.buffer import LogBuffer
 from causerie.operations.examinations import Examinations
-from causerie.operations.result import Found, RecordedExchange, Result
+from causerie.operations.interviewing import Found, RecordedExchange
+from causerie.operations.result import Result
 from causerie.operations.results import Results
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.asker import ProbeBounds

@@ -105,7 +105,7 @@ PLANTED = {
         "routing may not import metering.meter",
     ),
     "module of a room of which another one is allowed": Planted(
-        "chat/stops.py",
+        "chat/choice_output.py",
         "from causerie.engines.fleet import Fleet",
         "chat may not import engines.fleet",
     ),

@@ -66,7 +66,6 @@ class PipelineDoor(Locked, Protocol):
     @property
     def accounts(self) -> bool:
         """Return true if it takes the keys of accounts."""
-        ...
 
 
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]

@@ -8,8 +8,7 @@ from msgspec import structs
 
 from causerie.access.estimate import Estimate, estimate
 from causerie.access.quota import Tokens
-from causerie.protocol.bounds import TokenBounds
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.estimate import UNNAMED_OUTPUT
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import (

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.benchmark.figures import Spread, figures
-from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
-from causerie.benchmark.prompt import prompt
+from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt, prompt
 from causerie.benchmark.sample import Sample
 from causerie.errors import UpstreamFailed
 from causerie.providers.dialects import GENERIC

@@ -38,7 +38,6 @@ async def test_models_show_what_they_support_and_how_they_stand(shop: Place, tea
     assert "everyday" in found
     assert LONG not in found
     assert "No models found" in (await visitor.get(f"{team.path}/models?q=%3Cb%3Ezz")).text
-    assert (await visitor.get(f"{team.path}/models?find=a+b")).target == f"{team.path}/models?q=a+b"
 
 
 async def test_operators_see_targets_and_members_whether_somebody_answers(

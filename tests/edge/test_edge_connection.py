@@ -24,8 +24,7 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.bounds import ConnectionLimits
-from causerie.edge.connections import Connections
+from causerie.edge.connections import ConnectionLimits, Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen

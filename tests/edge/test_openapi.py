@@ -21,10 +21,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from causerie.edge.body_schemas import request_schemas, response_schemas
 from causerie.edge.health import EngineHealth, Health
 from causerie.edge.openapi import document
-from causerie.edge.request_schemas import request_schemas
-from causerie.edge.response_schemas import response_schemas
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Error, ErrorDetails
 from causerie.protocol.model_entries import RouterModel, ServedModelEntry

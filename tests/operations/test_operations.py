@@ -6,10 +6,9 @@ import asyncio
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 from accountkit import World
-from operationskit import MARKET, Market, market, provider, result
+from operationskit import MARKET, Market, market, provider
 from probekit import refused, says_yes
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
@@ -17,7 +16,7 @@ from causerie.accounts.people import SYSTEM, Actor, actor_of
 from causerie.composition import provider_file
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from causerie.operations.ports import RouteQuery
-from causerie.operations.results import NOTHING, Kept, Results
+from causerie.operations.results import NOTHING, Results
 from causerie.operations.views import ProviderView
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.questions import QUESTIONS
@@ -325,20 +324,6 @@ async def test_a_route_is_explained_for_a_key(lite: World, operator: Actor, tmp_
 async def test_a_result_that_cannot_be_read_counts_as_none(lite: World) -> None:
     await SqlProbeResults(lite.database).put("north", "m", '{"newest": {"endpoint"')
     assert await Results(SqlProbeResults(lite.database)).of("north") == {"m": NOTHING}
-
-
-async def test_results_of_former_versions_are_taken_over_once(lite: World, tmp_path: Path) -> None:
-    results = Results(SqlProbeResults(lite.database))
-    await results.take_over(tmp_path / "none")
-    former, newer = result("north", "m"), result("south", "m")
-    for number, one in enumerate((former, result("south", "m", requests=1))):
-        (tmp_path / f"{number}.json").write_bytes(msgspec.json.encode(Kept(newest=one)))
-    (tmp_path / "broken.json").write_text("{")
-    await results.keep(newer)
-    await results.take_over(tmp_path)
-    assert await results.of("north") == {"m": Kept(newest=former)}
-    assert await results.of("south") == {"m": Kept(newest=newer)}
-    assert not list(tmp_path.glob("*.json"))
 
 
 async def test_a_strict_request_is_explained_by_the_fields_that_it_would_be_rejected_for(

@@ -15,7 +15,6 @@ from consolekit import lite as lite
 from causerie.accounts.people import SYSTEM
 from causerie.errors import InvalidRequest
 from causerie.operations.catalog_import import (
-    AS_PUBLISHED,
     Offer,
     PickedModel,
     PriceRules,
@@ -29,6 +28,7 @@ from causerie.operations.configuring import Configuring, EntryStep, EntryView
 from causerie.operations.trial import published
 
 PRICED = {**LISTED[1], "pricing": {"prompt": "0.000001", "completion": "0.000002"}}
+AS_PUBLISHED = PriceRules()
 TWENTY = PriceRules(margin=Decimal(20))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.operations.dialect_preview import DialectPreview
+from causerie.operations.interviewing import DialectPreview
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.interview import Interview
 from causerie.probe.question import ProbeQuestion

@@ -28,8 +28,7 @@ from causerie.metering.meter import Meter, Record
 from causerie.operations.explaining import explanation
 from causerie.operations.explanation import ExplainedRefusal, ExplainedRoute, RoutingExplanation
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.bounds import TokenBounds
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.events import BatchSink
 from causerie.protocol.parsing import ParsingRules, parse

@@ -23,7 +23,6 @@ class KeyAuthenticator(Protocol):
         """Authenticate the caller; raise ``Unauthenticated``, ``Forbidden`` or
         ``StoreUnavailable``.
         """
-        ...
 
 
 class Allowances(Protocol):
@@ -31,15 +30,12 @@ class Allowances(Protocol):
 
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         """Return the scopes whose limits apply, in addition to those of door and model."""
-        ...
 
     async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
         """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
-        ...
 
     def release(self, held: object) -> None:
         """Give back what is held for a request that asks for another model instead."""
-        ...
 
 
 class FreeReservation(AbstractContextManager[object], Protocol):
@@ -61,7 +57,6 @@ class FreeAllowance(Protocol):
 
     async def take(self, project: str) -> FreeReservation:
         """One more; raises ``RateLimited``, ``StoreUnavailable``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

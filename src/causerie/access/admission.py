@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from causerie.errors import InvalidRequest, Overloaded
 
@@ -40,12 +39,7 @@ class SlotLease:
         self.waited = self._started - arrived
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._queue.give_back(self._places, time.monotonic() - self._started)
 
 
@@ -132,7 +126,6 @@ class SlotQueue:
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
         return len(self._places.queue) + len(self._tokens.queue)
 
     @property
@@ -164,8 +157,7 @@ class SlotQueue:
         slots = self._places.size()
         if places > max(slots, 1):
             raise InvalidRequest(
-                f"`n` is {places}, but this model answers {slots} at the same time.",
-                param="n",
+                f"`n` is {places}, but this model answers {slots} at the same time.", param="n"
             )
         self._places.admit()  # there may be more slots than when the others queued
         if self.take_now(places):

@@ -20,7 +20,6 @@ class Credential(Struct, frozen=True, gc=False):
 
     @staticmethod
     def of(text: str) -> Credential:
-        """The credential that this is."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
         return Credential(digest, _KEY.fullmatch(text) is not None)
 

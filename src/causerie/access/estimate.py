@@ -11,9 +11,7 @@ from causerie.protocol.request import ChatRequest
 
 
 def estimate(
-    request: ChatRequest,
-    candidates: Sequence[Candidate] = (),
-    unnamed_output: int = UNNAMED_OUTPUT,
+    request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
 ) -> Tokens:
     """The prompt's tokens by its size, and the output limit (or what to expect without one).
 
@@ -35,7 +33,6 @@ class Estimate:
         self._made: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        """Return the tokens."""
         if self._made is None:
             self._made = estimate(self._request, self._candidates)
         return self._made

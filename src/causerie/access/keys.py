@@ -40,7 +40,6 @@ class KeyDigest:
 
     @staticmethod
     def of(id: str, key: str) -> KeyDigest:
-        """The digest of a key."""
         return KeyDigest(id, Credential.of(key).digest)
 
 
@@ -81,8 +80,7 @@ class Named(Protocol):
 def no_key() -> Unauthenticated:
     """Return the error for a request without a key where one is required."""
     return Unauthenticated(
-        "No API key was sent; send the header `Authorization: Bearer KEY`.",
-        code="missing_api_key",
+        "No API key was sent; send the header `Authorization: Bearer KEY`.", code="missing_api_key"
     )
 
 

@@ -7,7 +7,6 @@ reservation, return it, and give the state of the limits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -33,12 +32,7 @@ class Lease(Struct, kw_only=True):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             self.release(self.used.prompt, self.used.completion)
             return

@@ -27,7 +27,6 @@ class RateLimiter(Protocol):
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """As :meth:`take`, or ``None`` where that would have to wait."""
-        ...
 
     def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
         """A lease on all scopes, which differ; it ends with its block.
@@ -37,7 +36,6 @@ class RateLimiter(Protocol):
         :class:`InvalidRequest` where the prompt alone is more than a scope may
         have in a minute; then, and where it is cancelled, nothing is taken.
         """
-        ...
 
 
 def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:

@@ -56,7 +56,6 @@ class Accounts:
     def over(
         store: AccountStore, reader: UsageReader, passwords: Passwords, clock: Clock
     ) -> Accounts:
-        """All of them over this store."""
         usage = UsageReports(store, reader)
         return Accounts(
             users=Users(store, passwords, clock),

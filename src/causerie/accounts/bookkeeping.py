@@ -31,7 +31,6 @@ class RequestHold(Struct, frozen=True):
     reservation: Reservation | None = None
 
     def priced(self, usage: UsageRecord) -> UsageRecord:
-        """Return the record with its cost."""
         price = self.prices.of(usage.model, usage.served_by)
         cost = price.charge(
             status=usage.status,

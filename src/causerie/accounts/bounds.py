@@ -29,7 +29,6 @@ class BudgetPeriod(StrEnum):
     NEVER = "never"
 
     def start(self, at: datetime) -> datetime:
-        """The beginning of the period that ``at`` lies in."""
         midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         match self:
             case BudgetPeriod.DAY:

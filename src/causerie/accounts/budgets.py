@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from types import TracebackType
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -46,7 +45,6 @@ class SpentReader(Protocol):
 
         ``since`` is a midnight UTC.
         """
-        ...
 
 
 class Claim(Struct, frozen=True):
@@ -82,7 +80,6 @@ class _Counter(Struct):
 
     @property
     def amount(self) -> int:
-        """Return the amount that the budget allows."""
         return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
 
     @property
@@ -165,12 +162,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -281,7 +273,6 @@ class Budgets:
         counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
 
     def forget(self, reservation: Reservation) -> None:
-        """It was released."""
         self._running.discard(reservation)
 
     async def follow(self) -> None:

@@ -67,7 +67,6 @@ class Credits:
             return await repositories.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        """Return the balance of a project's credits."""
         async with self._store.reading() as repositories:
             await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
             put_in = await repositories.credits.total(project_id)

@@ -133,7 +133,6 @@ async def shut_out(repositories: Repositories, user: User, now: datetime) -> Non
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
-    """Return the ids of the keys that work."""
     return frozenset(key.id for key in keys if key.state(now) is KeyState.ACTIVE)
 
 

@@ -35,7 +35,9 @@ class Cipher:
         for key in keys:
             if len(key) < SHORTEST_KEY:
                 raise ValueError(f"a key has at least {SHORTEST_KEY} characters")
-        self._ciphers = {_derived(key, b"name", 6).hex(): AESGCM(_cipher(key)) for key in keys}
+        self._ciphers = {
+            _derived(key, b"name", 6).hex(): AESGCM(_derived(key, b"cipher", 32)) for key in keys
+        }
 
     def seal(self, secret: str, purpose: str) -> str:
         """Encrypt a secret for the store; raise :class:`WrongKey` if there are no keys."""
@@ -70,7 +72,6 @@ def is_sealed(text: str) -> bool:
 
 
 def new_key() -> str:
-    """A random key."""
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 
@@ -78,10 +79,6 @@ def _parts(sealed: str) -> tuple[str, str, str]:
     version, _, rest = sealed.partition(".")
     name, _, text = rest.partition(".")
     return version, name, text
-
-
-def _cipher(key: str) -> bytes:
-    return _derived(key, b"cipher", 32)
 
 
 def _derived(key: str, what: bytes, length: int) -> bytes:

@@ -55,7 +55,6 @@ class Entries:
             await require(repositories, actor, Action.CONFIGURATION_CHANGE)
 
     def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
-        """Return the entry as it would be kept."""
         now, who = self._clock(), actor.label
         return StoredEntry(
             id=f"cfg_{uuid4().hex}",
@@ -132,7 +131,6 @@ class Entries:
 
 
 def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
-    """Return the audit entry of a change."""
     before, after = change.before, change.after
     if after is None:
         gone = "" if before is None else before.label

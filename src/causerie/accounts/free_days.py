@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -96,12 +95,7 @@ class FreeUse:
     def __enter__(self) -> FreeUse:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
         self._day.running -= 1
         self._day.done += not isinstance(failure, ServiceError)
 
@@ -181,11 +175,7 @@ class FreeAllowances:
         """Those of today that were neither refused nor failed."""
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
-            midnight,
-            midnight + timedelta(days=1),
-            step=Step.ALL,
-            by=(By.MODEL,),
-            project=project,
+            midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
         )
         sums = await self._reader.sums(today)
         free = [each for each in sums if is_free(each.group[By.MODEL])]

@@ -122,7 +122,6 @@ class KeyIssuing:
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
-        """Stop a key."""
         async with self._store.writing() as repositories:
             key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.operator else actor.id

@@ -96,7 +96,6 @@ class KeyCache:
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        """Stop following."""
         if self._polling is not None:
             self._polling.cancel()
         await self._stack.aclose()

@@ -75,7 +75,6 @@ class ApiKey:
         return bool(self.person) and not may_hold(self.person_status, self.purpose)
 
     def state(self, now: datetime) -> KeyState:
-        """Return the key's state at a moment."""
         if self.deleted_at is not None:
             return KeyState.DELETED
         if self.withdrawn:
@@ -123,7 +122,6 @@ class Grant:
 
 
 def new_key_id() -> str:
-    """The public id of a new key."""
     return f"ck_{letters(_PUBLIC_LENGTH)}"
 
 

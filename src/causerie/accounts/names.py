@@ -47,10 +47,7 @@ def tidy_name(given: str) -> str:
     name = " ".join(unicodedata.normalize("NFC", given).split())
     seen = name.translate(_JOINERS)
     if not seen or len(name) > _LONGEST_NAME or not seen.isprintable():
-        raise InvalidRequest(
-            f"A name has 1 to {_LONGEST_NAME} visible characters.",
-            param="name",
-        )
+        raise InvalidRequest(f"A name has 1 to {_LONGEST_NAME} visible characters.", param="name")
     return name
 
 

@@ -43,7 +43,6 @@ class OwnAccount:
         self._attempts = Attempts(store, clock)
 
     async def rename(self, user: User, name: str) -> User:
-        """Change the name that others see."""
         name = tidy_name(name)
         async with self._store.writing() as repositories:
             changed = replace(await _current(repositories, user), name=name)

@@ -100,7 +100,6 @@ class Projects:
             return await repositories.projects.every()
 
     async def rename(self, actor: Actor, project_id: str, name: str) -> Project:
-        """Give it another name."""
         async with self._store.writing() as repositories:
             project = await visible_project(repositories, actor, project_id, Action.PROJECT_RENAME)
             changed = replace(project, name=tidy_name(name))

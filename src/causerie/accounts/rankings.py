@@ -28,7 +28,6 @@ class RankingPeriod(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """Return its length."""
         return timedelta(days={"day": 1, "week": 7, "month": 30}[self.value])
 
 
@@ -56,7 +55,6 @@ class Ranking:
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of all together."""
         return sum(each.tokens for each in self.rows)
 
 
@@ -140,7 +138,6 @@ async def _read(
 
 
 def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
-    """Return the ranking of what has a name."""
     now, before = _by_name(sums.now, name), _by_name(sums.before, name)
     ranks_before = {each: rank for rank, each in enumerate(before, 1)}
     rows = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
 import structlog
 from msgspec import Struct
@@ -24,7 +23,6 @@ from causerie.protocol.events import Usage
 
 log = structlog.get_logger(__name__)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 20
 _SWEEP_SECONDS = 60.0
 _SWEPT_AT_ONCE = 500
@@ -62,7 +60,6 @@ class Recorder:
         self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
-        """Begin to write."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
         return self
 
@@ -133,7 +130,7 @@ def _recording(usage: UsageRecord, contents: Contents) -> Recording:
         id=usage.id,
         project_id=usage.project,
         user_id=usage.user,
-        at=_EPOCH + timedelta(microseconds=usage.at),
+        at=usage.moment,
         request=request.text,
         request_cut=request.cut,
         reply=reply.text,

@@ -34,11 +34,9 @@ class Line(Protocol):
 
     def ask(self, data: bytes) -> Awaitable[bytes]:
         """Return the answer; raise :class:`StoreUnavailable` if that process has gone."""
-        ...
 
     def tell(self, data: bytes) -> None:
         """Send what has no answer. Whatever was asked or told before arrives before it."""
-        ...
 
 
 class RemoteCaller(Caller, frozen=True, kw_only=True):
@@ -165,7 +163,6 @@ class AccountsClient:
         return _RemoteLease(client=self, request=request, statuses=taken.limit_statuses)
 
     def end_limits(self, notice: messages.EndLimits) -> None:
-        """Give limits back."""
         self._tell(notice)
 
     async def _ask(self, question: messages.Question, kind: type[A]) -> A:

@@ -130,7 +130,6 @@ class Failed(RpcMessage, frozen=True):
 
     @classmethod
     def of(cls, failure: ServiceError) -> Failed:
-        """Return the failure as a message."""
         kind = next(each for each in type(failure).__mro__ if each in _KINDS.values())
         return cls(
             kind.__name__,
@@ -183,20 +182,16 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encoded(message: Question | Notice | Answer) -> bytes:
-    """Return a message as bytes."""
     return _encoder.encode(message)
 
 
 def question(data: bytes) -> Question:
-    """Return the question that these bytes are."""
     return _questions.decode(data)
 
 
 def notice(data: bytes) -> Notice:
-    """Return the notice that these bytes are."""
     return _notices.decode(data)
 
 
 def answer(data: bytes) -> Answer:
-    """Return the answer that these bytes are."""
     return _answers.decode(data)

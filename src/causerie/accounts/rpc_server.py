@@ -70,7 +70,6 @@ class AccountsSession:
         self._asking: dict[int, asyncio.Task[object]] = {}  # by request
 
     async def answer(self, data: bytes) -> bytes:
-        """Answer one question."""
         found: messages.Answer
         try:
             found = await self._answer(messages.question(data))

@@ -41,7 +41,6 @@ class SharedBudgetStore(Protocol):
     @property
     def joins(self) -> int:
         """Return how often this process joined the others; in between it missed their updates."""
-        ...
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
         """Hold all of it, or nothing; ``None`` where this process has to decide alone.
@@ -50,15 +49,12 @@ class SharedBudgetStore(Protocol):
         Cancelled, it leaves nothing held. Raises :class:`StoreUnavailable`
         where nobody shall be let in.
         """
-        ...
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         """This process has let a request in alone; it is told to the others when they are there."""
-        ...
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """The request has ended, and spent nothing."""
-        ...
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -67,4 +63,3 @@ class SharedBudgetStore(Protocol):
 
         Returns when the others count it, or can learn of it from the database only.
         """
-        ...

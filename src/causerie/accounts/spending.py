@@ -57,23 +57,19 @@ class SpendingReader:
     async def of_keys(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By key."""
         return await self._each(By.KEY, budgets)
 
     async def of_projects(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By project."""
         return await self._each(By.PROJECT, budgets)
 
     async def of_people(
         self, budgets: Mapping[str, Iterable[Budget]]
     ) -> Mapping[str, list[Spending]]:
-        """By user."""
         return await self._each(By.USER, budgets)
 
     async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
-        """Of the project's own budgets."""
         asked = tuple(budgets)
         sums = await self._sums(asked, By.MODEL)
         return [self._spending(each, sums[each.period]) for each in asked]

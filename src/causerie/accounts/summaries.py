@@ -69,12 +69,7 @@ class Summaries:
             seen = await repositories.sessions.last_seen()
         used = await self._used(actor, By.USER)
         return [
-            PersonSummary(
-                each,
-                keys.get(each.id, 0),
-                of.cost,
-                _later(seen.get(each.id), of.day),
-            )
+            PersonSummary(each, keys.get(each.id, 0), of.cost, _later(seen.get(each.id), of.day))
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]

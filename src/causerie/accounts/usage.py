@@ -188,17 +188,14 @@ class UsageReader(Protocol):
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         """By start, then by group."""
-        ...
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         """By person, project or key, from a midnight UTC on; without requests, one is not there."""
-        ...
 
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         """Percentiles of the time to the first token, by start."""
-        ...
 
     async def by_target(
         self, since: datetime, until: datetime
@@ -207,22 +204,18 @@ class UsageReader(Protocol):
 
         Of requests since version 0.2.
         """
-        ...
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
-        ...
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
 
         ``since`` is a midnight UTC.
         """
-        ...
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
         """When each key's last request came."""
-        ...
 
 
 class UsageReports:
@@ -235,7 +228,6 @@ class UsageReports:
     async def of_project(
         self, actor: Actor, project_id: str, question: UsageQuery
     ) -> Sequence[UsageSum]:
-        """Sums of one project."""
         await self._may(actor, project_id, Action.USAGE_SEE)
         question.check()
         return await self._reader.sums(replace(question, project=project_id))

@@ -32,6 +32,20 @@ class StoredAlert:
     """When any process last found its condition to hold."""
     resolved_at: datetime | None = None
 
+    @staticmethod
+    def fired(condition: Condition, now: datetime) -> StoredAlert:
+        """Return the alert of a condition that is found now."""
+        return StoredAlert(
+            key=condition.key,
+            kind=condition.kind,
+            summary=condition.summary,
+            details=condition.details,
+            level=condition.level,
+            recovers=condition.recovers,
+            since=now,
+            seen_at=now,
+        )
+
     @property
     def firing(self) -> bool:
         """Return true if it waits for its end."""
@@ -70,7 +84,6 @@ class Delivery:
 
     @property
     def message(self) -> AlertMessage:
-        """Return the message."""
         return AlertMessage(
             self.id, self.kind, self.firing, self.summary, at=self.at, details=self.details
         )
@@ -81,7 +94,6 @@ class AlertBook(Protocol):
 
     async def alerts(self) -> Sequence[StoredAlert]:
         """All that are kept, newest first."""
-        ...
 
     async def fire(
         self,
@@ -94,34 +106,26 @@ class AlertBook(Protocol):
 
         False where another process was first, or where it was over after ``quiet_since``.
         """
-        ...
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         """These hold still."""
-        ...
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
         """End an alert that nobody has seen since; false where another process was first."""
-        ...
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         """Count the deliveries since, by channel and address, without those that were dropped."""
-        ...
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         """Take up to so many that are due; nobody else gets them before ``until``."""
-        ...
 
     async def settle(self, delivery: Delivery) -> None:
         """Keep the state of a delivery, also of one that was not there."""
-        ...
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         """Return the newest."""
-        ...
 
     async def forget(self, before: datetime) -> None:
         """Remove what has ended and what was not seen since."""
-        ...

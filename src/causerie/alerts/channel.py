@@ -23,4 +23,3 @@ class NotificationChannel(Protocol):
 
     async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         """Try once; never raises for what the receiver does."""
-        ...

@@ -21,7 +21,6 @@ class MemoryBook:
         self._deliveries: dict[str, Delivery] = {}
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        """All that are kept, newest first."""
         return sorted(self._alerts.values(), key=lambda each: each.since, reverse=True)
 
     async def fire(
@@ -31,27 +30,16 @@ class MemoryBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        """Keep an alert of a level that was not reached yet, with its deliveries."""
         before = self._alerts.get(condition.key)
         if before is not None:
             over = before.resolved_at
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
-        self._alerts[condition.key] = StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
+        self._alerts[condition.key] = StoredAlert.fired(condition, now)
         self._add(deliveries)
         return True
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
-        """These hold still."""
         for key in keys:
             if key in self._alerts:
                 self._alerts[key] = replace(self._alerts[key], seen_at=now)
@@ -59,7 +47,6 @@ class MemoryBook:
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        """End an alert that was not seen since."""
         found = self._alerts.get(key)
         if found is None or not found.level or found.seen_at > unseen_since:
             return False
@@ -68,7 +55,6 @@ class MemoryBook:
         return True
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
-        """Count the deliveries since, by channel and address."""
         return Counter(
             (each.channel, each.to)
             for each in self._deliveries.values()
@@ -76,7 +62,6 @@ class MemoryBook:
         )
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
-        """Take up to so many that are due."""
         due = [
             each
             for each in self._deliveries.values()
@@ -87,15 +72,12 @@ class MemoryBook:
         return taken
 
     async def settle(self, delivery: Delivery) -> None:
-        """Keep the state of a delivery."""
         self._add([delivery])
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
-        """Return the newest."""
         return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
 
     async def forget(self, before: datetime) -> None:
-        """Remove what has ended and what was not seen since."""
         self._alerts = {key: one for key, one in self._alerts.items() if one.seen_at >= before}
         self._deliveries = {
             id: one

@@ -35,7 +35,6 @@ class Webhook:
     seconds: float = 15.0
 
     async def send(self, message: AlertMessage, now: datetime) -> Outcome:
-        """Post it once."""
         parts = urlsplit(self.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:

@@ -58,7 +58,6 @@ class CostAssumptions:
 
     @property
     def usage(self) -> Usage:
-        """Of one request."""
         return Usage(self.prompt, self.completion, self.cached, self.thinking)
 
 

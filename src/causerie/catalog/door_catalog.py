@@ -27,7 +27,6 @@ class DoorCatalog:
         self._catalog = catalog
 
     def entries(self) -> Sequence[Listing]:
-        """Return all entries that are not over."""
         return self._catalog.listed(self._models)
 
     def entry(self, name: str) -> Listing:

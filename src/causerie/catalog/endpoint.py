@@ -34,7 +34,6 @@ class CatalogEndpoint:
 
     @property
     def name(self) -> str:
-        """Of the target."""
         return self.capabilities.candidate.name
 
     def candidate(self, priority: int = 0, weight: float = 1.0) -> Candidate:
@@ -43,7 +42,6 @@ class CatalogEndpoint:
 
     @property
     def profile(self) -> ModelProfile:
-        """Return the current profile of its model."""
         return self.capabilities.profile()
 
     @property

@@ -81,7 +81,6 @@ class Filters:
         return None if self.limit is None else self.offset + self.limit
 
     def query(self, *, offset: int) -> str:
-        """The query of another page."""
         return urlencode({**self.given, "offset": str(offset)})
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:

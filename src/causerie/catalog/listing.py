@@ -13,13 +13,7 @@ from msgspec import UNSET, structs
 from causerie.catalog.choice import StatsReader, able, ranked, weighted
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
-from causerie.catalog.model import (
-    ModelCard,
-    ModelProfile,
-    any_thinks,
-    common_sampling,
-    efforts_of,
-)
+from causerie.catalog.model import ModelCard, ModelProfile, any_thinks, common_sampling, efforts_of
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
@@ -187,7 +181,6 @@ class Listing:
         return {name: why for name, why in found.items() if why}
 
     def profile(self, target: str) -> ModelProfile:
-        """Return the current profile of one of its targets."""
         return next(one.profile for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:
@@ -224,7 +217,6 @@ class Listing:
 
     @property
     def providers(self) -> frozenset[str]:
-        """The names of its endpoints."""
         return frozenset(one.provider for one in self.endpoints)
 
     @property

@@ -146,7 +146,6 @@ class ServedModel:
         return found
 
     def profile(self, target: str) -> ModelProfile:
-        """Return the current profile of one of its targets."""
         return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:

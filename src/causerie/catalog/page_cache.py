@@ -89,7 +89,6 @@ class CatalogCache:
         return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
     async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
-        """Return a page that is not kept."""
         found = await filters.of(entries)
         first, last = filters.offset, filters.end
         shown = found[first:last]

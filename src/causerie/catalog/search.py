@@ -59,7 +59,7 @@ _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
         "name": ("Name", lambda one: ()),
         "price": ("Price", lambda one: (one.price,)),
         "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
-        "latency": ("Latency", lambda one: (_or_far(one.latency),)),
+        "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
         "context": ("Context", lambda one: (-(one.context_length or 0),)),
     }
 )
@@ -118,7 +118,6 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        """Return true if it leaves anything out."""
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
     async def of(self, entries: Sequence[T]) -> Sequence[T]:
@@ -135,12 +134,10 @@ class CatalogQuery:
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
     def on_page(self, found: Sequence[T]) -> Sequence[T]:
-        """Those of this page."""
         start = (self.page - 1) * self.rows
         return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
-        """The query of a page of this search."""
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
@@ -198,10 +195,6 @@ def _says(one: Searchable, words: Sequence[str]) -> bool:
         return True
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
-
-
-def _or_far(value: float | None) -> float:
-    return _FAR if value is None else value
 
 
 def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:

@@ -69,16 +69,16 @@ class Tariff:
         }
 
     def entry(self) -> Pricing:
-        """Return the prices as the catalog writes them."""
         return Pricing(
-            prompt=_plain(self.prompt),
-            completion=_plain(self.completion),
-            request=_plain(self.request),
-            input_cache_read=UNSET if self.cached is None else _plain(self.cached),
-            internal_reasoning=UNSET if self.reasoning is None else _plain(self.reasoning),
+            prompt=plain(self.prompt),
+            completion=plain(self.completion),
+            request=plain(self.request),
+            input_cache_read=UNSET if self.cached is None else plain(self.cached),
+            internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
         )
 
 
-def _plain(price: Decimal) -> str:
+def plain(price: Decimal) -> str:
+    """Return a price in decimal notation, without zeros at its end."""
     text = f"{price:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

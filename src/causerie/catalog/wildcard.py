@@ -45,7 +45,6 @@ class WildcardModel(ServedModel):
 
     @property
     def prefix(self) -> str:
-        """The beginning of the names."""
         return self.id.removesuffix(WILDCARD)
 
     @property

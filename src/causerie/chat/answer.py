@@ -17,14 +17,7 @@ from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    ToolMode,
-)
+from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
 _MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
 

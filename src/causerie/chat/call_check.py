@@ -93,7 +93,6 @@ class CallChecker:
                 self._count(target, ["unchecked"] * len(calls))
 
     async def run(self) -> None:
-        """Check what comes."""
         while True:
             target, calls, tools = await self._waiting.get()
             try:

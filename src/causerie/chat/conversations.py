@@ -141,7 +141,6 @@ class Conversations:
 
 
 def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
-    """Return what is kept of a request and its prompt."""
     settings = (request.template_kwargs, request.thinking.enabled, request.thinking.effort)
     return AskedBefore(
         tuple(map(_digest, request.messages)),

@@ -171,7 +171,6 @@ class DocumentWatch:
         return bool(self._open) and not self._open[-1].is_array and self._open[-1].before_name
 
     def _begin(self, offset: int) -> None:
-        """Begin a value or a name."""
         if self._open:
             self._open[-1].empty = False
             self._open[-1].start = offset
@@ -198,7 +197,6 @@ class DocumentWatch:
             container.head = self._text[self._piece : offset]
 
     def _end(self, offset: int) -> None:
-        """End a value or a name."""
         if self._is_name:
             container = self._open[-1]
             container.name = json.loads(self._text[container.start : offset])
@@ -219,7 +217,6 @@ class DocumentWatch:
 
     @property
     def _pointer(self) -> str:
-        """Of the value that is read."""
         return self._open[-1].inside()[1] if self._open else "#"
 
     def _check(self, value: _Value, read: object) -> None:

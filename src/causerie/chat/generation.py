@@ -282,7 +282,6 @@ class Generation:
             self._end("length")
 
     def _take(self, token: Token) -> list[ContentEvent]:
-        """Return the events of a token."""
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
@@ -356,11 +355,7 @@ class Generation:
         plan = self.plan
         answer = plan.answer.checked if plan.answer else None
         return WatchedDocuments(
-            self._new_parser(),
-            answer,
-            plan.functions.arguments,
-            resumed=plan.resumed,
-            texts=texts,
+            self._new_parser(), answer, plan.functions.arguments, resumed=plan.resumed, texts=texts
         )
 
     @property

@@ -232,7 +232,6 @@ class _Embedder:
         return prepared.text
 
     def _json(self, directive: str) -> object:
-        """Return the JSON value behind a directive."""
         start = re.compile(r"\s*").match(self._text, self._at)
         at = start.end() if start else self._at
         try:

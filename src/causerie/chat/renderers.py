@@ -119,7 +119,6 @@ class _ForeignRenderer:
             self._free.put_nowait(worker)
 
     async def prompt(self, request: ChatRequest) -> Prompt:
-        """Return the prompt of a request."""
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
         answer = await self._answer(question, request.model)

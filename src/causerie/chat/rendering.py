@@ -46,11 +46,9 @@ class Renderer(Protocol):
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         """Return the prompt of a request, which may think as its plan says."""
-        ...
 
     async def before_call(self, request: ChatRequest) -> str | None:
         """Return what stands between a text and its call in the history, where that is known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,6 @@ class OwnRenderer:
     form: ModelFormat
 
     async def prompt(self, request: ChatRequest) -> Prompt:
-        """Return the prompt of a request."""
         work = partial(prompt_of, self.template, self.form, request)
         with template_failures(request.model):
             return await offload(work) if _is_long(request) else work()

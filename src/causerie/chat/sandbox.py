@@ -122,7 +122,6 @@ def _concat(parts: Iterable[object]) -> Traced:
 
 @pass_context  # so that nothing is worked out when the template is compiled, without a budget
 def _printed(context: object, value: Any) -> Any:
-    """Return a value that is going to be printed."""
     del context
     return text_of(value)
 

@@ -23,5 +23,4 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        """For the content of one choice."""
         return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)

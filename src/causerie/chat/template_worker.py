@@ -37,7 +37,6 @@ class TemplateWorker:
         self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
 
     def answer(self, body: bytes) -> bytes:
-        """Answer one request."""
         try:
             return encode(self._answer(read_question(body)))
         except InvalidRequest as refused:

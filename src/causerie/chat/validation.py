@@ -25,14 +25,7 @@ from causerie.chat.schema.evaluated import Evaluated
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    ToolMode,
-)
+from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
 _STEPS = 60_000
 _CHARACTERS_A_STEP = 20

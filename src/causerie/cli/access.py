@@ -53,7 +53,6 @@ def access(
 
 
 def configured(loaded: Loaded, base_url: str) -> ProviderSettings | None:
-    """The provider of that address."""
     wanted = base_url.rstrip("/")
     providers = loaded.settings.providers
     return next((one for one in providers if one.base_url.rstrip("/") == wanted), None)

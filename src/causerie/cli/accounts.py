@@ -74,7 +74,6 @@ def link_address(settings: Settings, token: str) -> str:
 
 
 def as_json(value: object) -> None:
-    """Print it as JSON."""
     typer.echo(msgspec.json.encode(value))
 
 

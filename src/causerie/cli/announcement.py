@@ -54,7 +54,6 @@ class ConsoleAnnouncer:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
-        """A stop was asked for."""
         self.stop()
         self._console.print(
             "Stopping: running answers may finish; Ctrl-C again ends them.",
@@ -63,7 +62,6 @@ class ConsoleAnnouncer:
         )
 
     def stop(self) -> None:
-        """Remove what moves."""
         self.download.stop()
         if self._status is not None:
             self._status.stop()

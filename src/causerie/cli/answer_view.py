@@ -39,7 +39,6 @@ class AnswerView:
         self._open = False
 
     def show(self, event: Event) -> None:
-        """Write what the event adds."""
         match event:
             case ReasoningDelta(text=text) if self._thinking:
                 self._write("thinking", text, "dim")
@@ -71,7 +70,6 @@ class AnswerView:
         self._remark(" · ".join(words))
 
     def stopped(self) -> None:
-        """The person has stopped the answer."""
         self.end()
         self._remark("stopped")
 

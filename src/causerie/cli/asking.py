@@ -11,10 +11,14 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.options import HERE
 from causerie.cli.services import services
 from causerie.errors import ServiceError
-from causerie.providers.provider import Provider
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import GENERIC
+from causerie.providers.provider import Deadlines, Provider
 from causerie.settings.environment import CLIENT_KEY
+from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
+_REACH = Reach(connect_seconds=10)
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 
@@ -32,6 +36,23 @@ def explained(base_url: str) -> Iterator[None]:
         status = error.metadata.get("upstream_status")
         said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
+
+
+def provider_at(
+    base_url: str,
+    deadlines: Deadlines,
+    key: str | None,
+    dialect: Dialect = GENERIC,
+    reach: Reach = _REACH,
+) -> Provider:
+    """A provider that a command asks itself; raises :class:`CommandFailed` for no address."""
+    try:
+        client = HttpClient(base_url, reach)
+    except ValueError as error:
+        raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
+    provider = Provider("endpoint", client, dialect, credential=key, deadlines=deadlines)
+    provider.candid = True
+    return provider
 
 
 async def first_model(provider: Provider, base_url: str) -> str:

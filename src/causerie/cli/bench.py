@@ -15,7 +15,7 @@ from causerie.benchmark.figures import Figures
 from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
 from causerie.chat.separation import Separation
 from causerie.cli.access import Access, KeyOptions, access
-from causerie.cli.asking import explained, first_model
+from causerie.cli.asking import explained, first_model, provider_at
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.runs import line, show, show_compared, watch
 from causerie.cli.terminal import printable
@@ -24,7 +24,7 @@ from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings import Loaded
-from causerie.transport.client import HttpClient, Reach
+from causerie.transport.client import Reach
 
 _STREAMS = [1, 4, 16]
 _FIRST_SECONDS = 600.0  # a model may have to be loaded for the first reply
@@ -134,7 +134,6 @@ class _Run:
         return found
 
     async def close(self) -> None:
-        """End its connections."""
         if self._opened is not None:
             await self._opened.close()
 
@@ -142,21 +141,10 @@ class _Run:
         asking = self._asking
         reach = self._access.reach or Reach(connect_seconds=10)
         reach = replace(reach, max_connections=max(streams, reach.max_connections))
-        try:
-            client = HttpClient(self._base_url, reach)
-        except ValueError as error:
-            words = f"{self._base_url} is not an address: {error}"
-            raise CommandFailed(words, ExitCode.USAGE) from error
         long = asking.seconds + asking.grace_seconds + _FIRST_SECONDS
-        provider = Provider(
-            "endpoint",
-            client,
-            self._access.dialect or GENERIC,
-            credential=self._access.key,
-            deadlines=Deadlines(first_token=_FIRST_SECONDS, between_chunks=long, total=long),
-        )
-        provider.candid = True
-        return provider
+        deadlines = Deadlines(first_token=_FIRST_SECONDS, between_chunks=long, total=long)
+        dialect = self._access.dialect or GENERIC
+        return provider_at(self._base_url, deadlines, self._access.key, dialect, reach)
 
     def _say(self, words: str) -> None:
         self._notes.print(printable(words), markup=False, highlight=False, soft_wrap=True)

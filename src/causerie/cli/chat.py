@@ -21,19 +21,17 @@ from rich.console import Console
 
 from causerie.chat.separation import Separation
 from causerie.cli.answer_view import AnswerView
-from causerie.cli.asking import explained, first_model
+from causerie.cli.asking import explained, first_model, provider_at
 from causerie.cli.chat_commands import ChatCommands
 from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.keyboard import Keyboard
 from causerie.cli.terminal import printable
 from causerie.protocol.events import Usage
-from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
-from causerie.transport.client import HttpClient, Reach
 
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
@@ -51,7 +49,8 @@ class ChatWishes:
 def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
     """Ask one question, or talk until the person leaves."""
     with asyncio.Runner() as runner:
-        provider = _provider(base_url)
+        long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
+        provider = provider_at(base_url, long, client_key())
         try:
             fields = _fields(wishes.thinking, wishes.tools)
             name = model or runner.run(first_model(provider, base_url))
@@ -66,22 +65,6 @@ def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWis
                 made.at_length(f"{name} at {base_url}")
         finally:
             runner.run(provider.close())
-
-
-def _provider(base_url: str) -> Provider:
-    try:
-        client = HttpClient(base_url, Reach(connect_seconds=10))
-    except ValueError as error:
-        raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
-    provider = Provider(
-        "endpoint",
-        client,
-        GENERIC,
-        credential=client_key(),
-        deadlines=Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG),
-    )
-    provider.candid = True
-    return provider
 
 
 class _Talk:

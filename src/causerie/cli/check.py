@@ -30,7 +30,6 @@ class _Shown:
         return self.everything or any(one[: len(path)] == path for one in self.origins)
 
     def value(self, path: Path) -> bool:
-        """Return true if the setting is shown."""
         return self.everything or path in self.origins
 
 

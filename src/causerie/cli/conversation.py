@@ -42,7 +42,6 @@ class ChatAnswer:
     calls: list[ChatCall] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
-        """Add what the event says."""
         match event:
             case ReasoningDelta(text=text):
                 self.reasoning += text
@@ -132,7 +131,6 @@ class Conversation:
         self.messages.append({"role": "user", "content": content})
 
     def result(self, call: ChatCall, text: str) -> None:
-        """Add the result of a call."""
         self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:

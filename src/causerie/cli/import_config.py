@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import typer
 import yaml
 
@@ -14,6 +13,7 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.key import digest_line
 from causerie.cli.litellm_config import Alias, Imported, ImportedTarget, imported
 from causerie.cli.litellm_providers import Upstream
+from causerie.settings.edit import as_toml
 from causerie.settings.environment import variables
 
 _LITELLM_PORT = 4000
@@ -56,7 +56,6 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a new file."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -71,7 +70,7 @@ def toml(result: Imported) -> Iterator[str]:
     yield "[server]"
     yield f"port = {_LITELLM_PORT}  # LiteLLM's own, so that clients find it"
     if result.master_key:
-        yield f"keys = [{_text(digest_line(result.master_key))}]  # the master key, as a digest"
+        yield f"keys = [{as_toml(digest_line(result.master_key))}]  # the master key, as a digest"
     else:
         yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
     if result.unknown_params is not None:
@@ -79,7 +78,7 @@ def toml(result: Imported) -> Iterator[str]:
         yield "[[doors]]"
         yield 'name = "gateway"'
         yield 'kind = "gateway"'
-        yield f"unknown_params = {_text(result.unknown_params)}  # litellm_settings.drop_params"
+        yield f"unknown_params = {as_toml(result.unknown_params)}  # litellm_settings.drop_params"
     for name, provider in result.providers.items():
         yield from _provider(name, provider, result.variable(provider))
     for alias in result.aliases.values():
@@ -89,13 +88,13 @@ def toml(result: Imported) -> Iterator[str]:
 def _provider(name: str, provider: Upstream, variable: str | None) -> Iterator[str]:
     yield ""
     yield "[[providers]]"
-    yield f"name = {_text(name)}"
+    yield f"name = {as_toml(name)}"
     for setting in ("known", "base_url", "dialect", "api_version"):
         value = getattr(provider, setting)
         if value is not None:
-            yield f"{setting} = {_text(value)}"
+            yield f"{setting} = {as_toml(value)}"
     if variable is not None:
-        yield f"key = {{ env = {_text(variable)} }}"
+        yield f"key = {{ env = {as_toml(variable)} }}"
     waits = [("total", provider.total), ("first_token", provider.first_token)]
     if any(value is not None for _, value in waits):
         pairs = (f"{setting} = {value}" for setting, value in waits if value is not None)
@@ -105,7 +104,7 @@ def _provider(name: str, provider: Upstream, variable: str | None) -> Iterator[s
 def _alias(alias: Alias) -> Iterator[str]:
     yield ""
     yield "[[aliases]]"
-    yield f"id = {_text(alias.id)}"
+    yield f"id = {as_toml(alias.id)}"
     yield "targets = ["
     for target in alias.targets:
         yield f"  {{ {', '.join(_target(alias, target))} }},"
@@ -115,19 +114,15 @@ def _alias(alias: Alias) -> Iterator[str]:
     if pairs:
         yield f"limits = {{ {', '.join(pairs)} }}"
     if alias.price:
-        prices = (f"{name} = {_text(value)}" for name, value in alias.price.items())
+        prices = (f"{name} = {as_toml(value)}" for name, value in alias.price.items())
         yield f"price = {{ {', '.join(prices)} }}  # for a million tokens"
 
 
 def _target(alias: Alias, target: ImportedTarget) -> Iterator[str]:
-    yield f"provider = {_text(target.provider)}"
-    yield f"model = {_text(target.model)}"
+    yield f"provider = {as_toml(target.provider)}"
+    yield f"model = {as_toml(target.model)}"
     if target.priority:
         yield f"priority = {target.priority}"
     weight = alias.weight(target)
     if weight is not None:
         yield f"weight = {weight}"
-
-
-def _text(value: str) -> str:
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

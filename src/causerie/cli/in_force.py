@@ -24,7 +24,6 @@ def settings_in_force(
 
 
 def flag(name: str, key: str, value: object) -> list[Override]:
-    """The override of a flag that was given."""
     return [] if value is None else [Override(key, value, name)]
 
 

@@ -82,7 +82,6 @@ def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> Non
 
 
 def show_new_key(made: NewKey, json: bool) -> None:
-    """Print a new key, whole."""
     if json:
         as_json(NewKeyView.made(made, datetime.now(UTC)))
         return

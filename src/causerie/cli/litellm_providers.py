@@ -52,7 +52,6 @@ class Upstream:
 
     @property
     def stem(self) -> str:
-        """Beginning of its name."""
         if self.dialect is not None:
             return "azure"
         return self.known or "compatible"

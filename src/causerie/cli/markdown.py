@@ -84,7 +84,8 @@ class StreamedMarkdown:
             for line in self._out.render_lines(markdown, pad=False)
         ]
         text = "".join(part.text for line in lines for part in line)
-        if _DEFINITION.search(block) or _characters(_content(markdown)) - _characters(text):
+        content = "".join(token.content for token in markdown.parsed)
+        if _DEFINITION.search(block) or _characters(content) - _characters(text):
             self._as_it_is(block)
             return
         for line in _trimmed(lines):
@@ -149,10 +150,6 @@ def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
         number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
     ]
     return lines[filled[0] : filled[-1] + 1] if filled else []
-
-
-def _content(markdown: Markdown) -> str:
-    return "".join(token.content for token in markdown.parsed)
 
 
 def _characters(text: str) -> Counter[str]:

@@ -30,8 +30,7 @@ Engine = Annotated[
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Show Markdown as it is written.")]
 Database = Annotated[
-    bool,
-    typer.Option("--database", help="With the entries that the database of accounts holds."),
+    bool, typer.Option("--database", help="With the entries that the database of accounts holds.")
 ]
 KeyText = Annotated[str | None, typer.Option("--key", help="The key; others may see it.")]
 KeyName = Annotated[
@@ -39,8 +38,7 @@ KeyName = Annotated[
 ]
 KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
 Kind = Annotated[
-    str | None,
-    typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
+    str | None, typer.Option("--dialect", help="Kind of server; otherwise guessed from its models.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 

@@ -60,7 +60,6 @@ class ProbePlan:
 
     @property
     def questions(self) -> Sequence[ProbeQuestion]:
-        """Return the questions to ask."""
         return QUICK_QUESTIONS if self.quick else QUESTIONS
 
 

@@ -7,7 +7,6 @@ stay readable.
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -45,12 +44,7 @@ class DownloadBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -80,7 +74,6 @@ class DownloadBar:
             self._bar.advance(self._task, count)
 
     def finished(self) -> None:
-        """The download is complete."""
         if self._task is not None:
             self._bar.stop()
             self._task = None

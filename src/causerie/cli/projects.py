@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def show_projects(projects: list[Project]) -> None:
-    """Print projects as a table."""
     rows = [
         (
             each.name,

@@ -62,12 +62,10 @@ class _Announcer(ConsoleAnnouncer):
         self._address = address
 
     def ready(self, host: str, port: int) -> None:
-        """The model is loaded."""
         self.stop()
         self._address.set_result((host, port))
 
     def stopping(self) -> None:
-        """The chat is over."""
         self.stop()
 
 

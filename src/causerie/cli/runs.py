@@ -38,7 +38,6 @@ async def watch(console: Console, streams: int, seconds: float, seen: BenchProgr
 
 
 def line(found: Figures) -> str:
-    """One run."""
     told = [f"{found.tokens_a_second:,.1f} tokens/s", f"{found.replies} replies"]
     if found.first_token is not None:
         told.append(f"first token after {_time(found.first_token.p50)}")

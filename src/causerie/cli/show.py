@@ -19,12 +19,7 @@ from causerie.composition.app import engine_of, fetch_weights, weights_here
 from causerie.engines.base import RecommendedSampling
 from causerie.engines.llamacpp import cpu
 from causerie.engines.llamacpp.fit import free_now
-from causerie.engines.llamacpp.options import (
-    Launch,
-    LlamaCppOptions,
-    available_memory,
-    for_machine,
-)
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
 from causerie.engines.recommended_sampling import of_folder, of_gguf
 from causerie.engines.weights import CachedWeights, Silent
 from causerie.engines.weights.folder import read_folder, read_openvino_folder

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from causerie.providers.known import KnownProvider
+from causerie.settings.edit import as_toml
 
 EVERY_MODEL = "*"
 _PORT = 8000
@@ -65,11 +64,11 @@ def model_file(model: StarterModel) -> str:
         *_server(_PORT),
         "",
         "[[models]]",
-        f"id = {_quoted(model.id)}  # the name that requests use",
-        f"ref = {_quoted(model.ref)}{facts}",
+        f"id = {as_toml(model.id)}  # the name that requests use",
+        f"ref = {as_toml(model.ref)}{facts}",
         "",
         "[models.llamacpp]",
-        f"context = {_quoted(model.context)}  # tokens of prompt and output of one request;"
+        f"context = {as_toml(model.context)}  # tokens of prompt and output of one request;"
         ' "auto" takes what fits',
         "# parallel = 4  # requests at the same time",
     )
@@ -124,29 +123,24 @@ def _provider(remote: RemoteModels) -> Sequence[str]:
     known = remote.provider
     lines = [
         "[[providers]]",
-        f"known = {_quoted(known.name)}  # base URL and dialect; its documentation: {known.docs}",
+        f"known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}",
     ]
     if remote.variable is None:
-        lines.append(f"# base_url = {_quoted(known.base_url)}  # if it runs elsewhere")
+        lines.append(f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere")
     else:
-        lines.append(f"key = {{ env = {_quoted(remote.variable)} }}  # read at the start")
+        lines.append(f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start")
     return lines
 
 
 def _alias(remote: RemoteModels) -> Sequence[str]:
     what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
-    target = f"provider = {_quoted(remote.provider.name)}, model = {_quoted(remote.model)}"
+    target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
     return (
         "[[aliases]]",
-        f"id = {_quoted(remote.id)}  # the name that requests use: {what}",
+        f"id = {as_toml(remote.id)}  # the name that requests use: {what}",
         "# More targets with a higher `priority` answer when the first does not.",
         f"targets = [{{ {target} }}]",
     )
-
-
-def _quoted(value: str | int) -> str:
-    """A value as TOML writes it, which for these is as JSON does."""
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 def _text(*lines: str) -> str:

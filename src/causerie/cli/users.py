@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 def create_now(
-    email: str,
-    name: str | None,
-    operator: bool,
-    config: Config,
-    pairs: Set,
-    json: bool,
+    email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
 ) -> None:
     """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
     password = sys.stdin.readline().rstrip("\r\n")

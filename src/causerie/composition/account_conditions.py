@@ -63,7 +63,7 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
     }
     summary = f"{whose} has used {percent} % of its budget{model} ({budget.words()})"
     return Condition(
-        *(key, AlertKind.BUDGET, summary, _without_empty(details)),
+        *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
         level=max(reached),
         recovers=False,
     )
@@ -99,7 +99,3 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
             return f"project:{project.id}", f"Project {project.name}"
         case person:
             return f"user:{person.id}", f"{person.name} ({person.id})"
-
-
-def _without_empty(details: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in details.items() if value}

@@ -11,20 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
-from pathlib import Path
 
 from msgspec import structs
 
 from causerie.access.keys import KeyDigest
-from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.entry import StoredEntry
-from causerie.accounts.free_days import FreeAllowances, FreeOptions
-from causerie.accounts.key_cache import KeyCache
+from causerie.accounts.free_days import FreeOptions
 from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.shared_budgets import SharedBudgetStore
-from causerie.accounts.statement import Statements
 from causerie.composition.account_backend import AccountBackend, account_backend
-from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.branding import branding, logos
 from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
@@ -59,8 +54,6 @@ async def entered(
     """
     async with account_backend(settings.store, credentials.store, shared_budgets) as hosted:
         results = Results(hosted.probe_results)
-        if settings.store.folder is not None:
-            await results.take_over(Path(settings.store.folder) / "probes")
         outbox = _outbox(settings.mail, credentials.mail)
         async with AsyncExitStack() as stack:
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
@@ -80,36 +73,16 @@ class AccountFrontend:
         shared: SharedBudgetStore | None = None,
     ) -> None:
         self._hosted = hosted
+        self.bookkeeping = hosted.bookkeeping
+        self.key_cache = hosted.key_cache
+        self.free_days = hosted.free_days
+        self.statements = hosted.statements
+        self.conditions = hosted.conditions
         self._outbox = outbox
         self._shared = shared
         self._examinations = examinations
         self._managers = OperatorKeys(hosted.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
-
-    @property
-    def bookkeeping(self) -> Bookkeeping:
-        """Return the bookkeeping, which settles and records requests."""
-        return self._hosted.bookkeeping
-
-    @property
-    def key_cache(self) -> KeyCache:
-        """The keys of accounts."""
-        return self._hosted.key_cache
-
-    @property
-    def free_days(self) -> FreeAllowances:
-        """Return the daily allowances of accounts for free models."""
-        return self._hosted.free_days
-
-    @property
-    def statements(self) -> Statements:
-        """Return the reports for the bearer of a router's key."""
-        return self._hosted.statements
-
-    @property
-    def conditions(self) -> AccountConditions:
-        """Return what looks after budgets and keys, for alerts."""
-        return self._hosted.conditions
 
     async def first_link(self) -> NewLink | None:
         """A link that makes the first operator, where nobody has an account yet."""
@@ -125,7 +98,6 @@ class AccountFrontend:
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        """Go by these settings from now on."""
         self._providers = identity_providers(settings.identity_providers, credentials)
         self._hosted.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,

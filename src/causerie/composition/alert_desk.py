@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from msgspec import convert
+
 from causerie.accounts.operating import Operating
 from causerie.accounts.people import Actor
-from causerie.alerts.book import Delivery, StoredAlert
+from causerie.alerts.book import Delivery
 from causerie.composition.alerting import receivers
 from causerie.composition.service import RunningService
 from causerie.errors import NotFound
@@ -26,26 +28,26 @@ _SHOWN = 50
 
 
 class LiveAlerts:
-    """One service; always by the parts that are in force."""
+    """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
     def __init__(self, parts: RunningService, operating: Operating) -> None:
         self._parts = parts
         self._operating = operating
 
     async def see(self, actor: Actor) -> AlertsView:
-        """Everything at once."""
         await self._operating.see_alerts(actor)
         book, settings = self._parts.alerting.center.book, self._parts.settings
         return AlertsView(
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
-            alerts=tuple(_alert(each) for each in (await book.alerts())[:_SHOWN]),
+            alerts=convert(
+                (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
+            ),
             deliveries=tuple(_delivery(each) for each in await book.deliveries(_SHOWN)),
         )
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
-        """Send a test to all receivers of a channel now."""
         await self._operating.may_test_alerts(actor)
         settings, center = self._parts.settings, self._parts.alerting.center
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
@@ -75,8 +77,7 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
         yield AlertRule(kind="budget", words=words)
     yield AlertRule(
-        kind="provider",
-        words="A provider fails and gets no requests, and when it is back.",
+        kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
     yield AlertRule(
         kind="error_rate",
@@ -102,17 +103,6 @@ def _time(seconds: float) -> str:
 def _listed(words: Iterator[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
-
-
-def _alert(stored: StoredAlert) -> AlertView:
-    return AlertView(
-        kind=stored.kind,
-        summary=stored.summary,
-        firing=stored.firing,
-        since=stored.since,
-        resolved_at=stored.resolved_at,
-        details=dict(stored.details),
-    )
 
 
 def _delivery(kept: Delivery) -> AlertDelivery:

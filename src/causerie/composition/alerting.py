@@ -61,7 +61,6 @@ class Alerting:
         self._accounts_due = self._forget_due = 0.0
 
     async def watch(self) -> None:
-        """Look, for ever."""
         while True:
             await self._guarded(self.look)
             await asyncio.sleep(self._parts.settings.alerts.check_seconds)

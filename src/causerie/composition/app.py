@@ -66,7 +66,6 @@ class StartAnnouncer(StartWatcher, Protocol):
 
     def first_link(self, token: str) -> None:
         """There is nobody yet; this token makes the account of the owner, once."""
-        ...
 
     @property
     def download(self) -> Progress: ...

@@ -19,8 +19,7 @@ from causerie.catalog.parameters import of_engine, of_provider
 from causerie.catalog.tariff import Tariff
 from causerie.catalog.wildcard import WILDCARD, WildcardModel
 from causerie.composition.targets import OwnModel
-from causerie.protocol.bounds import UNBOUNDED, TokenBounds
-from causerie.protocol.candidate import Candidate
+from causerie.protocol.candidate import UNBOUNDED, Candidate, TokenBounds
 from causerie.settings import AliasTarget, ProviderModelSettings, Settings
 from causerie.settings import ModelSettings as OwnSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
@@ -67,7 +66,6 @@ def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
 
 
 def tariff(price: PriceSettings) -> Tariff:
-    """A price of the settings by the token."""
     one = price.by_token
     return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
 
@@ -181,7 +179,6 @@ class _StatedLengths:
     _made: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
 
     def read(self) -> ModelProfile:
-        """Return the profile with these lengths."""
         found = self.profile()
         if found is not self._before:
             context = found.context_length if self.context is None else self.context
@@ -209,9 +206,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
         facts = own.engine.known
         if facts is None:
             return ModelProfile(
-                context_length=model.context,
-                max_output_tokens=model.max_output_tokens,
-                thinks=None,
+                context_length=model.context, max_output_tokens=model.max_output_tokens, thinks=None
             )
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of

@@ -51,7 +51,7 @@ _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, tot
 
 
 class LiveConfiguration:
-    """Entries of one service's configuration. One change is made after the other."""
+    """Implements :class:`Configuring` for one service; one change is made after the other."""
 
     def __init__(self, parts: RunningService, entries: Entries) -> None:
         self._parts = parts
@@ -75,12 +75,10 @@ class LiveConfiguration:
         ]
 
     async def see(self, actor: Actor, id: str) -> EntryView:
-        """One of the database; raises :class:`NotFound`."""
         await self._entries.look(actor)
         return _view(_one(await self._entries.every(), id), self._configuration().loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        """A new one, in force when this returns."""
         await self._entries.may_change(actor)
         made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
         async with self._turn:
@@ -89,7 +87,6 @@ class LiveConfiguration:
             return await self._in_force(made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        """Change one as a whole; in force when this returns."""
         await self._entries.may_change(actor)
         async with self._turn:
             stored = await self._entries.every()
@@ -97,7 +94,6 @@ class LiveConfiguration:
             return await self._change(actor, stored, before, self._after(actor, before, wish))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        """Switch one on or off."""
         await self._entries.may_change(actor)
         async with self._turn:
             stored = await self._entries.every()
@@ -107,7 +103,6 @@ class LiveConfiguration:
             return await self._change(actor, stored, before, after)
 
     async def delete(self, actor: Actor, id: str) -> None:
-        """Forget one, with its key."""
         await self._entries.may_change(actor)
         async with self._turn:
             stored = await self._entries.every()
@@ -119,7 +114,6 @@ class LiveConfiguration:
                 raise _invalid(outcome.problems)
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        """Several changes, checked together: all are in force when this returns, or none."""
         await self._entries.may_change(actor)
         async with self._turn:
             stored = await self._entries.every()
@@ -152,7 +146,6 @@ class LiveConfiguration:
         return _signed(after)
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
-        """Return what a provider that is in force lists now; raises :class:`NotFound`."""
         await self._entries.may_change(actor)
         found = self._parts.provider(provider)
         if found is None:
@@ -162,13 +155,11 @@ class LiveConfiguration:
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
-        """Try a provider that is not kept, or with an ``entry`` that one as it is."""
         await self._entries.may_change(actor)
         with self._one_of_few():
             return await self._tried(actor, settings, key, model, entry)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        """Try a provider of the file, with its key; raises :class:`NotFound`."""
         await self._entries.may_change(actor)
         settings, credentials = self._parts.settings, self._parts.credentials
         found = [one for one in settings.providers if one.name == provider]
@@ -214,11 +205,7 @@ class LiveConfiguration:
         return outcome
 
     async def _change(
-        self,
-        actor: Actor,
-        stored: Sequence[StoredEntry],
-        before: StoredEntry,
-        after: StoredEntry,
+        self, actor: Actor, stored: Sequence[StoredEntry], before: StoredEntry, after: StoredEntry
     ) -> EntryView:
         others = [each if each.id != after.id else after for each in stored]
         await self._check(others, after)

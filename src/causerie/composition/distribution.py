@@ -42,9 +42,7 @@ class Distribution:
 
 @asynccontextmanager
 async def sharing(
-    shared: SharedSettings,
-    state: SharedState | None = None,
-    accounts: AccountsClient | None = None,
+    shared: SharedSettings, state: SharedState | None = None, accounts: AccountsClient | None = None
 ) -> AsyncIterator[Distribution]:
     """Yield the counters, for as long as the service runs.
 

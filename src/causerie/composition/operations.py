@@ -45,7 +45,7 @@ _LONGEST_MODEL = 1000
 
 
 class LiveOperations:
-    """One service; ``examinations`` own the probes, ``clock`` tells what time it is."""
+    """Implements :class:`Operations` for one service; ``examinations`` own the probes."""
 
     def __init__(
         self,
@@ -62,17 +62,14 @@ class LiveOperations:
         self.alerts = LiveAlerts(parts, accounts.operating)
 
     def doors(self) -> Sequence[str]:
-        """The names of all doors, the usual one first."""
         names = [door.name for door in self._parts.doors.doors]
         usual = default_address(self._parts.settings).door.name
         return sorted(names, key=lambda name: name != usual)
 
     def models(self) -> Sequence[str]:
-        """The ids of all models."""
         return [entry.id for entry in self._parts.pipeline.catalog.visible(None)]
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
-        """All providers, and this service if it runs models."""
         await self._accounts.operating.look(actor)
         views = await self._views()
         found = [await self._view(views, one) for one in self._parts.settings.providers]
@@ -80,7 +77,6 @@ class LiveOperations:
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
-        """One provider; raises :class:`NotFound`."""
         await self._accounts.operating.look(actor)
         views = await self._views()
         for one in self._parts.settings.providers:
@@ -92,7 +88,6 @@ class LiveOperations:
         return own
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
-        """Begin to probe a model of a provider."""
         await self._accounts.operating.probe(actor)
         one, connected = self._one(name), self._parts.provider(name)
         if not model or len(model) > _LONGEST_MODEL:
@@ -112,7 +107,6 @@ class LiveOperations:
         return probe_view(started)
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:
-        """End the probe under way, if one is."""
         await self._accounts.operating.probe(actor)
         last = self._examinations.last(self._one(name).name)
         if last is None:
@@ -126,7 +120,6 @@ class LiveOperations:
         return probe_view(last)
 
     async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
-        """Write the newest result into the configuration, and have that read anew."""
         await self._accounts.operating.probe(actor)
         one = self._one(name)
         kept_results = await self._examinations.results.of(name)
@@ -154,7 +147,6 @@ class LiveOperations:
         return used
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
-        """Explain the routing of a request now; nothing is sent."""
         await self._accounts.operating.look(actor)
         door = self._parts.doors.named(question.door or self.doors()[0])
         try:
@@ -170,7 +162,6 @@ class LiveOperations:
         return explanation(self._parts.pipeline, door, caller, request, self._fields_of)
 
     def _fields_of(self, target: str) -> Known:
-        """Return the fields that a target gets."""
         found = self._parts.pipeline.router.target_state(target)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists

@@ -145,10 +145,7 @@ def _with_entries(text: str, provider: NewProvider, entries: Sequence[ProbedMode
         raise CannotEdit("the provider could not be added")
     for entry in entries:
         text = with_table(
-            text,
-            ("providers", index, "models"),
-            entry.values(),
-            remarks={"probed": entry.evidence},
+            text, ("providers", index, "models"), entry.values(), remarks={"probed": entry.evidence}
         )
     return text
 
@@ -174,7 +171,6 @@ def _address(provider: Mapping[str, object]) -> str:
 
 
 def _names(text: str) -> list[object]:
-    """Of the providers that the file has."""
     providers = tomllib.loads(text).get("providers")
     every = providers if isinstance(providers, list) else ()
     return [one.get("name") for one in every if isinstance(one, dict)]

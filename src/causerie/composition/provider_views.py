@@ -89,7 +89,7 @@ class ProviderViews:
 
     def _target(self, name: str, model: str) -> TargetView:
         target_state = self._target_states.get(name)
-        target_stats = self._stats_of.target_stats(name) or UNKNOWN
+        target_stats = self._stats_of.pipeline.router.target_stats(name) or UNKNOWN
         first, speed = target_stats.first_token, target_stats.speed
         return TargetView(
             name=name,
@@ -189,7 +189,6 @@ def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
 
 
 def probe_view(one: Examination) -> ProbeView:
-    """A probe as it stands now."""
     cost = one.cost
     return ProbeView(
         model=one.model,
@@ -216,7 +215,6 @@ def probe_cost(examinee: Examinee, known: ProviderModelSettings) -> ProbeCost:
 
 
 def _serving(settings: Settings) -> Mapping[str, list[Serving]]:
-    """Return the models that each target serves."""
     found: dict[str, list[Serving]] = {}
     for name, serving in _each(settings):
         found.setdefault(name, []).append(serving)

@@ -103,7 +103,6 @@ def _check(one: described.ProviderSettings, provider: Provider, settings: Settin
 
 
 async def close(providers: Sequence[ConnectedProvider]) -> None:
-    """Close every connection."""
     for one in providers:
         await one.client.close()
 

@@ -18,9 +18,7 @@ def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart
 
 
 def replicated(
-    model: str,
-    parts: Sequence[MachinePart],
-    make: Callable[[MachinePart], SupervisedEngine[Any]],
+    model: str, parts: Sequence[MachinePart], make: Callable[[MachinePart], SupervisedEngine[Any]]
 ) -> SupervisedEngine[Any] | EnginePool:
     """Return the engine of the only part, or a pool of the engines of all, not started.
 

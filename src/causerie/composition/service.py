@@ -65,7 +65,6 @@ from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.bounded_json import Bounds
-from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router, begin_reported_target
@@ -137,7 +136,7 @@ async def service(
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
         if not is_worker(state):
-            for work in running.upkeep():
+            for work in running.background_tasks():
                 _ = await stack.enter_async_context(owned(work))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
@@ -285,7 +284,7 @@ class RunningService:
             teller=self._front.statements if self._front is not None else None,
         )
 
-    def upkeep(self) -> Iterator[Coroutine[None, None, None]]:
+    def background_tasks(self) -> Iterator[Coroutine[None, None, None]]:
         """Give what one process of the service does all the time, each for ever."""
         yield self._watch()
         yield self.alerting.watch()
@@ -325,7 +324,6 @@ class RunningService:
                 self._retired.append(one)
 
     def status(self) -> Sequence[EngineStatus]:
-        """Our engines as they are now."""
         return self._engines.status()
 
     def targets(self) -> Sequence[TargetStatus]:
@@ -340,14 +338,6 @@ class RunningService:
         """Return why no use could be recorded now, or an empty text."""
         return "" if self._front is None else self._front.bookkeeping.obstacle()
 
-    def history(self, target: str) -> Sequence[TimeBucket]:
-        """The last day of a target, in quarters of an hour."""
-        return self._router.history(target)
-
-    def requests(self, target: str) -> int:
-        """Return how many requests a target had in the last day."""
-        return self._router.requests(target)
-
     def target_states(self) -> Sequence[TargetState]:
         """Return what routing knows of all targets."""
         return self._router.target_states()
@@ -356,12 +346,7 @@ class RunningService:
         """Return what routing knows of a target."""
         return self._router.target_state(target)
 
-    def target_stats(self, target: str) -> TargetStats | None:
-        """Return the state of a target, with its measurements."""
-        return self._router.target_stats(target)
-
     def provider(self, name: str) -> ConnectedProvider | None:
-        """A provider that others run."""
         return self._targets.providers.get(name)
 
     def _listed_by(self, provider: str) -> Sequence[str]:
@@ -408,7 +393,6 @@ def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
 
 
 def limits(server: ServerSettings) -> RequestLimits:
-    """Return the bounds on a request."""
     return RequestLimits(
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
         max_messages=server.max_messages,

@@ -58,7 +58,6 @@ class ServiceFacts(Struct, frozen=True):
 def running_models(
     models: Sequence[ModelSettings], statuses: Sequence[EngineStatus]
 ) -> tuple[RunningModel, ...]:
-    """Return the models of the settings with the status of their engines."""
     known = {model.id: model for model in models}
     return tuple(
         RunningModel(

@@ -24,7 +24,7 @@ from causerie.settings.addresses import DoorAddress, default_address, door_addre
 
 
 class LiveServiceView:
-    """One service; always by the parts that are in force."""
+    """Implements :class:`ServiceView` for one service, always by the parts that are in force."""
 
     def __init__(self, parts: RunningService, projects: Projects, operations: Operations) -> None:
         self.operations: Operations | None = operations
@@ -32,13 +32,11 @@ class LiveServiceView:
         self._projects = projects
 
     def doors(self) -> Sequence[DoorView]:
-        """The doors that keys of projects open, the usual one first."""
         return [
             DoorView(door_address.door.name, door_address.prefix) for door_address in self._ways()
         ]
 
     def models(self) -> Sequence[dict[str, Any]]:
-        """Return the models behind those doors, as ``GET /models`` does, with names for people."""
         shown = frozenset(id for door_address in self._ways() for id in door_address.models)
         entries: list[dict[str, Any]] = []
         for model, names in self._parts.catalog.shown(shown):
@@ -49,7 +47,6 @@ class LiveServiceView:
         return entries
 
     def market(self) -> DoorCatalog | None:
-        """The catalog of the router's door, one for keys of accounts where there are several."""
         door_address = self._router()
         if door_address is None:
             return None
@@ -57,15 +54,13 @@ class LiveServiceView:
             door_address.prefix,
             frozenset(door_address.models),
             self._parts.catalog,
-            self._parts.history,
+            self._parts.pipeline.router.history,
         )
 
     def answering(self, model: str) -> Sequence[str]:
-        """The targets of a model, by the names of routing."""
         return self._parts.catalog.resolve(None, model).targets
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
-        """Answer a request for a chat completion at a project's expense."""
         place = await self._projects.ask(actor_of(user), project_id)
         found = self._ways()
         if not found:
@@ -74,7 +69,6 @@ class LiveServiceView:
         await self._parts.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
-        """Answer a visitor without an account; nobody is charged."""
         door_address = self._router()
         if door_address is None:
             raise NotFound("There is no door to the catalog.")
@@ -83,23 +77,18 @@ class LiveServiceView:
         await self._parts.edge.converse(exchange, caller, body)
 
     def status(self) -> Sequence[EngineStatus]:
-        """Our engines as they are now."""
         return self._parts.status()
 
     def targets(self) -> Sequence[TargetStatus]:
-        """All targets of routing as they stand now."""
         return self._parts.targets()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
-        """The last day of a target, in quarters of an hour."""
-        return self._parts.history(target)
+        return self._parts.pipeline.router.history(target)
 
     def requests(self, target: str) -> int:
-        """Return how many requests a target had in the last day."""
-        return self._parts.requests(target)
+        return self._parts.pipeline.router.requests(target)
 
     def workers(self) -> tuple[int, int] | None:
-        """Return how many worker processes answer, and how many were replaced, if there are any."""
         return self._parts.process_counts()
 
     def _router(self) -> DoorAddress | None:

@@ -38,19 +38,15 @@ class StartWatcher(Protocol):
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Called again and again while models load."""
-        ...
 
     def ready(self, host: str, port: int) -> None:
         """The models are loaded and the address answers."""
-        ...
 
     def stopping(self) -> None:
         """A stop was asked for."""
-        ...
 
     def stop(self) -> None:
         """It is over, whatever happened."""
-        ...
 
 
 class CannotStart(Exception):
@@ -131,11 +127,7 @@ class _Start:
     """Loads the models and tells the watcher."""
 
     def __init__(
-        self,
-        engines: Fleet,
-        preload: Sequence[str],
-        watcher: StartWatcher,
-        intake: Intake | None,
+        self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher, intake: Intake | None
     ) -> None:
         self._intake = intake
         self._engines = engines

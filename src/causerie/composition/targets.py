@@ -34,7 +34,6 @@ class ChatParts:
     renderers: Renderers
 
     async def stop(self) -> None:
-        """End all processes."""
         await self.grammars.stop()
         await self.renderers.stop()
 
@@ -66,12 +65,10 @@ class Targets:
     providers: Mapping[str, ConnectedProvider] = field(default_factory=dict)
 
     def every(self) -> Mapping[str, Target]:
-        """The targets by name."""
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
         return {name: one.chat for group in both for name, one in group.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
-        """Those with a queue of ours."""
         return {id: own.admission_queue for id, own in self.own.items()}
 
 
@@ -114,7 +111,6 @@ def own_models(
     parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
-    """The models of our own by id."""
     made: dict[str, OwnModel] = {}
     for model in settings.models:
         kept = before.own.get(model.id)

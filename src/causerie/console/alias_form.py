@@ -37,7 +37,6 @@ class AliasForm:
 
     @staticmethod
     def of(settings: Mapping[str, Any], version: int) -> AliasForm:
-        """Return the form of an alias that there is."""
         values = {name: str(settings[name]) for name in _TEXTS if name in settings}
         price = dict(settings.get("price", {}))
         values |= {f"price.{part}": price.pop(part) for part in _PRICES if part in price}
@@ -63,7 +62,6 @@ class AliasForm:
 
     @property
     def id(self) -> str:
-        """Return the id of the alias."""
         return self.values.get("id", "")
 
     def settings(self) -> dict[str, Any]:

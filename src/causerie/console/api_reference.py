@@ -13,15 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from causerie.console.api_fields import (
-    Field,
-    FieldGroup,
-    field,
-    fields,
-    grouped,
-    kind,
-    references,
-)
+from causerie.console.api_fields import Field, FieldGroup, field, fields, grouped, kind, references
 
 ROUTER = "/router/v1"
 _PLAIN = "/v1"
@@ -117,7 +109,6 @@ class ApiReference:
 
 
 def reference(document: Any) -> ApiReference:
-    """Return what the page shows of a document."""
     schemas = document["components"]["schemas"]
     found = _operations(document["paths"], schemas)
     titles = {_PLAIN: "Chat completions", ROUTER: "Router", "": "Service"}

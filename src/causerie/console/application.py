@@ -21,8 +21,7 @@ from causerie.console.origin import Site
 from causerie.console.ports import ServiceView
 from causerie.console.public_chat import PublicChat, PublicChatOptions
 from causerie.console.request_context import PREFIX, ConsoleServices, RequestContext
-from causerie.console.routes import routes
-from causerie.console.routing import PageRoute
+from causerie.console.routes import PageRoute, routes
 from causerie.console.statics import Statics
 from causerie.console.templating import environment
 from causerie.edge.body import BodyLimits, read_body

@@ -154,7 +154,6 @@ class AuditWords:
     whole: bool = True
 
     def row(self, entry: AuditEntry) -> AuditRow:
-        """Return an entry in words."""
         parts = list(self._parts(entry))
         named = "{project}" in _sentence(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:

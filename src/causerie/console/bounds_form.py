@@ -47,7 +47,6 @@ class BoundsRows:
 
     @staticmethod
     def of(bounds: LimitsAndBudgets) -> BoundsRows:
-        """Return the rows of the stored limits and budgets."""
         return BoundsRows(
             [
                 {

@@ -29,7 +29,6 @@ class Branding:
 
     @property
     def contact_link(self) -> str | None:
-        """Return the address that a link to the contact has."""
         if self.contact is None or self.contact.startswith(("http://", "https://")):
             return self.contact
         return f"mailto:{self.contact}"
@@ -89,11 +88,7 @@ def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
 
 
 def _is_readable(accent: _Rgb, light: _Light) -> bool:
-    pairs = (
-        (accent, light.hover),
-        (accent, light.soft(accent)),
-        (light.on_accent(accent), accent),
-    )
+    pairs = ((accent, light.hover), (accent, light.soft(accent)), (light.on_accent(accent), accent))
     return all(contrast(text, ground) >= _READABLE for text, ground in pairs)
 
 

@@ -63,16 +63,12 @@ class ModelRow:
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """Its parameters by what they are for."""
         return grouped(self.parameters)
 
     @property
     def abilities(self) -> Sequence[str]:
         """Return its capabilities, in a few words."""
-        words = {
-            "tools": "tools",
-            "response_format": "structured output",
-        }
+        words = {"tools": "tools", "response_format": "structured output"}
         found = [word for name, word in words.items() if name in self.parameters]
         if self.thinks:
             found.append("thinking")
@@ -88,7 +84,6 @@ def grouped(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
 
 
 def view(entry: Mapping[str, Any]) -> ModelRow:
-    """An entry of the catalog."""
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
     efforts = reasoning.get("supported_efforts", ())

@@ -33,7 +33,6 @@ class ChannelForm:
 
     @staticmethod
     def of(entry: EntryView) -> ChannelForm:
-        """Return the form of a channel that there is."""
         said = entry.settings
         others = {name: value for name, value in said.items() if name not in _TYPED}
         return ChannelForm(

@@ -14,6 +14,7 @@ from datetime import datetime
 COLOURS = 7  # of series told apart; all others are the eighth, together
 _BOX = 100.0
 _LABELS = 6
+_STEPS = 4  # of a scale
 _FILL = 0.76  # of its place that a bar takes
 
 
@@ -127,14 +128,14 @@ def lines(
     return Chart(columns, series, ticks, made)
 
 
-def scale(highest: float, most: int = 4, least: float = 0.0) -> Sequence[float]:
-    """Round values from 0 to at least ``highest``, in at most ``most`` steps.
+def scale(highest: float, least: float = 0.0) -> Sequence[float]:
+    """Round values from 0 to at least ``highest``, in four steps at most.
 
     A step is at least ``least``.
     """
     if highest <= 0:
         return (0.0, 1.0)
-    raw = max(highest / most, least)
+    raw = max(highest / _STEPS, least)
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * times for times in _steps(unit, least) if unit * times >= raw * 0.999999)
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))

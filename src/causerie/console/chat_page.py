@@ -11,8 +11,7 @@ from hashlib import blake2b
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.console.branding import Branding
-from causerie.console.examples import SCHEMA, TOOLS
-from causerie.console.playground_fields import number_fields
+from causerie.console.playground_fields import SCHEMA, TOOLS, number_fields
 from causerie.console.security import HEADERS
 from causerie.console.statics import Statics
 from causerie.console.templating import environment

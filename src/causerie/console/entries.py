@@ -63,11 +63,11 @@ def picked_model(text: str) -> ListedModel:
         )
 
 
-def changeable(entries: Sequence[EntryView], kind: EntryKind, name: str) -> EntryView:
+def changeable_provider(entries: Sequence[EntryView], name: str) -> EntryView:
     """Return the entry of the database; raise :class:`NotFound`."""
-    found = named(entries, kind, name, locked=False)
+    found = named(entries, "provider", name, locked=False)
     if found is None:
-        raise NotFound(f"No {kind} of this name is in the database.")
+        raise NotFound("No provider of this name is in the database.")
     return found
 
 
@@ -86,10 +86,7 @@ class EntryProblems:
     """
 
     def __init__(
-        self,
-        failure: ServiceError | None = None,
-        origin: str = "",
-        fields: Collection[str] = (),
+        self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
     ) -> None:
         self._by_field: dict[str, FieldProblem] = {}
         self.rest: list[str] = []
@@ -107,7 +104,6 @@ class EntryProblems:
                 self.rest.append(_sentence(own))
 
     def of(self, field: str) -> FieldProblem | None:
-        """Return the first problem of a field."""
         return self._by_field.get(field)
 
     @property
@@ -116,7 +112,6 @@ class EntryProblems:
         return [(name, each.message) for name, each in self._by_field.items()]
 
     def any(self, *fields: str) -> bool:
-        """Return true if one of these fields has a problem."""
         return any(field in self._by_field for field in fields)
 
 

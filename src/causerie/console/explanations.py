@@ -74,7 +74,6 @@ class ExplainedAttempt:
 
     @property
     def answered(self) -> bool:
-        """Return true if it answered."""
         return not self.failure
 
 

@@ -37,7 +37,6 @@ class KeyForm:
 
     @staticmethod
     def of(key: ApiKey) -> KeyForm:
-        """A key that there is."""
         end = key.expires_at
         return KeyForm(
             name=key.name,
@@ -51,7 +50,6 @@ class KeyForm:
 
     @staticmethod
     def typed(form: FormFields) -> KeyForm:
-        """Return the form as it was sent."""
         return KeyForm(
             name=form.get("name"),
             purpose=form.get("purpose") or Purpose.INFERENCE,

@@ -24,9 +24,10 @@ class Logos:
 
     def __init__(self, prefix: str, logos: Mapping[str, Logo]) -> None:
         self._logos = logos
+        digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
         self._addresses = {
-            name: f"{prefix}/{quote(name, safe='')}?v={_digest(logo)}"
-            for name, logo in logos.items()
+            name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}"
+            for name, digest in digests.items()
         }
 
     def address(self, name: str) -> str | None:
@@ -34,7 +35,6 @@ class Logos:
         return self._addresses.get(name)
 
     def get(self, name: str) -> Logo | None:
-        """Return the logo of this name, if there is one."""
         return self._logos.get(name)
 
 
@@ -44,7 +44,3 @@ def initials(name: str) -> str:
     if len(words) == 1:
         return words[0][:2].upper()
     return "".join(word[0] for word in words[:2]).upper()
-
-
-def _digest(logo: Logo) -> str:
-    return hashlib.sha256(logo.content).hexdigest()[:12]

@@ -35,7 +35,6 @@ class ListPage(Generic[T]):
 
     @property
     def pages(self) -> int:
-        """Return the number of pages."""
         return max(-(-self.found // self.rows), 1)
 
     @property
@@ -44,7 +43,6 @@ class ListPage(Generic[T]):
         return self.total > _MANY
 
     def address(self, number: int) -> str:
-        """Return the query of another page."""
         return self._query(page=number, sort=self.sort)
 
     def with_rows(self, rows: int) -> str:

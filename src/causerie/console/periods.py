@@ -49,7 +49,6 @@ class ReportPeriod:
         return (self.until - timedelta(microseconds=1)).date()
 
     def starts(self) -> Sequence[datetime]:
-        """The beginning of each interval."""
         length = HOUR if self.step is Step.HOUR else DAY
         count = -((self.since - self.until) // length)
         return [self.since + length * index for index in range(count)]

@@ -1,4 +1,4 @@
-"""The number fields of the playground, made from the declarations of the parameters."""
+"""Fields of the playground: numbers, from the declarations of the parameters, and examples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,29 @@ from dataclasses import dataclass
 
 from causerie.protocol.declaration import Control, Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, SAMPLING
+
+# Examples that fields for tools and schemas show while they are empty.
+TOOLS = """[{
+  "type": "function",
+  "function": {
+    "name": "weather",
+    "description": "The weather in a city",
+    "parameters": {
+      "type": "object",
+      "properties": {"city": {"type": "string"}},
+      "required": ["city"]
+    }
+  }
+}]"""
+SCHEMA = """{
+  "type": "object",
+  "properties": {
+    "answer": {"type": "string"},
+    "sure": {"type": "boolean"}
+  },
+  "required": ["answer", "sure"],
+  "additionalProperties": false
+}"""
 
 _LARGEST = 2**53 - 1  # integer that a script can tell from its neighbours
 _FINEST = 0.01  # step of a number with a fraction

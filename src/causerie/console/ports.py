@@ -31,19 +31,15 @@ class ServiceView(Protocol):
 
     def doors(self) -> Sequence[DoorView]:
         """The doors that keys of projects open, the usual one first."""
-        ...
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         """The catalog, as ``GET /models`` gives its entries, with names for people."""
-        ...
 
     def market(self) -> DoorCatalog | None:
         """The catalog that everybody may see; ``None`` where there is no router's door."""
-        ...
 
     def answering(self, model: str) -> Sequence[str]:
         """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
-        ...
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         """Read the request's body as one of ``POST /chat/completions`` and answer it.
@@ -51,31 +47,24 @@ class ServiceView(Protocol):
         It counts for the project, whose limits and budgets hold. A client that
         leaves ends the generation. Raises ``ServiceError`` before the answer begins.
         """
-        ...
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         """Answer a request of a visitor without an account for this model, at the catalog's door.
 
         The body is that of ``POST /chat/completions``. Raises as :meth:`complete`.
         """
-        ...
 
     def status(self) -> Sequence[EngineStatus]:
         """Our engines."""
-        ...
 
     def targets(self) -> Sequence[TargetStatus]:
         """All targets of routing."""
-        ...
 
     def history(self, target: str) -> Sequence[TimeBucket]:
         """The last day of a target, in quarters of an hour."""
-        ...
 
     def requests(self, target: str) -> int:
         """Return how many requests a target had in the last day."""
-        ...
 
     def workers(self) -> tuple[int, int] | None:
         """Return how many worker processes answer, and how many were replaced, if there are any."""
-        ...

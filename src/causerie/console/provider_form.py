@@ -34,7 +34,6 @@ class ProviderForm:
 
     @staticmethod
     def of(settings: Mapping[str, Any], version: int) -> ProviderForm:
-        """Return the form of a provider that there is."""
         values = {name: str(settings[name]) for name in (*_TEXTS, *_NUMBERS) if name in settings}
         others = {name: value for name, value in settings.items() if name not in values}
         return ProviderForm(values, rest_of(others), str(version))
@@ -47,7 +46,6 @@ class ProviderForm:
 
     @property
     def name(self) -> str:
-        """Return the name of the provider."""
         return self.values.get("name", "")
 
     @property

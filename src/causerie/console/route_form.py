@@ -64,7 +64,6 @@ class RouteForm:
 
     @staticmethod
     def of(fields: FormFields) -> RouteForm:
-        """From what was sent."""
         return RouteForm(
             door=fields.get("door"),
             model=fields.get("model"),

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
-from causerie.console.pages import (
-    activity,
-    links,
-    openid,
-    profile,
-    sign_in,
-    sign_up,
-    start,
-    usage,
-)
+from causerie.console.pages import activity, links, openid, profile, sign_in, sign_up, start, usage
 from causerie.console.pages.alerts import AlertsPages
 from causerie.console.pages.aliases import AliasPages
 from causerie.console.pages.catalog_entries import CatalogEntryPages
@@ -34,15 +27,30 @@ from causerie.console.pages.provider_models import ProviderModelPages
 from causerie.console.pages.providers import ProvidersPages
 from causerie.console.pages.public_chat import PublicChatPages
 from causerie.console.pages.rankings import RankingPages
-from causerie.console.pages.settings_entries import (
-    DOORS,
-    MODELS,
-    SettingsEntryPages,
-    SettingsKind,
-)
+from causerie.console.pages.settings_entries import DOORS, MODELS, SettingsEntryPages, SettingsKind
 from causerie.console.ports import ServiceView
-from causerie.console.routing import PageRoute
+from causerie.console.request_context import RequestContext
 from causerie.operations.ports import Operations
+
+Page = Callable[[RequestContext], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
+    request's body itself, takes the form token in a header, and has failures as JSON.
+
+    Fields typed into one that is ``kept`` come back if the session has ended in between. It asks
+    :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is secret.
+    """
+
+    method: str
+    path: str
+    page: Page
+    open: bool = False
+    raw: bool = False
+    kept: bool = False
+
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"

@@ -55,7 +55,6 @@ class SettingsForm:
     def of(
         fields: Sequence[SettingField], settings: Mapping[str, Any], version: int
     ) -> SettingsForm:
-        """Return the form of an entry that there is."""
         rest = _copied(settings)
         values = {
             each.name: _text(found)
@@ -66,7 +65,6 @@ class SettingsForm:
 
     @staticmethod
     def typed(fields: Sequence[SettingField], form: FormFields) -> SettingsForm:
-        """Return the form as it was sent."""
         values = {each.name: form.get(each.name) for each in fields if form.get(each.name)}
         return SettingsForm(fields, values, form.raw("more").strip(), form.get("version"))
 

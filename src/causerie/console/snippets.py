@@ -70,7 +70,6 @@ def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
 
 
 def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...]:
-    """For a management key of a project."""
     address = f"{base}/api/projects/{project}/keys"
     curl = f"curl {shlex.quote(address)} \\\n  -H 'Authorization: Bearer {key}'"
     return (Snippet("curl", "curl", curl),)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
 from causerie.catalog.page_cache import CachedPage
@@ -33,23 +32,10 @@ _TYPES = MappingProxyType(
 )
 SHEETS = MappingProxyType(
     {
-        "console.css": (
-            "10-tokens",
-            "20-base",
-            "30-frame",
-            "40-parts",
-            "41-picker",
-            "62-charts",
-        ),
+        "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
         "chat.css": ("60-playground", "66-chat"),
         "catalog.css": ("61-models", "64-catalog"),
-        "workspace.css": (
-            "63-activity",
-            "65-providers",
-            "67-overview",
-            "68-palette",
-            "69-entries",
-        ),
+        "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
         "docs.css": ("70-docs",),
     }
 )
@@ -120,10 +106,6 @@ class Statics:
         self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
 
 
-def _is_text(name: str) -> bool:
-    return name.endswith((".css", ".js"))
-
-
 @cache
 def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     """Return the files of the package: others as they are, and texts as they are sent.
@@ -131,8 +113,9 @@ def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     Once for all addresses below which a service has them.
     """
     folder = files(__package__) / "static"
-    others = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
-    names = [name for name in others if _is_text(name)]
+    kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
+    others = {each.name: each.read_bytes() for each in kept}
+    names = [name for name in others if name.endswith((".css", ".js"))]
     texts = {name: _short(name, others.pop(name).decode()) for name in names}
     return MappingProxyType(others), MappingProxyType(texts)
 
@@ -141,7 +124,3 @@ def _short(name: str, text: str) -> str:
     if name.endswith(".css"):
         return minify_styles(text)
     return text if name.endswith(".min.js") else minify_script(text)
-
-
-def _kind(file: Traversable) -> bool:
-    return file.name.rpartition(".")[2] in _TYPES

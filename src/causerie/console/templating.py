@@ -94,7 +94,6 @@ def moment(at: datetime | None, empty: str = "never") -> Markup:
 
 
 def date(at: datetime | None, empty: str = "never") -> Markup:
-    """A day."""
     return _time(at, "date", empty)
 
 
@@ -130,7 +129,6 @@ def decimal(amount: Decimal) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with its noun."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 

@@ -41,7 +41,6 @@ class ScopeWindow(Struct):
 
     @property
     def used(self) -> tuple[int, int, int, int]:
-        """By measure."""
         return self.requests, self.input + self.output, self.input, self.output
 
 

@@ -58,7 +58,6 @@ class Command:
     failed: Callable[[ConnectionLost], None]
 
     def parts(self) -> tuple[Argument, ...]:
-        """As the server reads it."""
         return ("EVALSHA", self.script.name, len(self.keys), *self.keys, *self.arguments)
 
 

@@ -102,7 +102,6 @@ class Replica:
 
     @property
     def processes(self) -> str:
-        """The key of the processes that are there."""
         return self.key("processes")
 
     def send(

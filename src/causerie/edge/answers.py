@@ -34,7 +34,6 @@ class PlainAnswer:
     _events: list[Event]
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Return the sink that keeps the events of the answer."""
         self._headers = headers
         self._context = context
         self._events = []

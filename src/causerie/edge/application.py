@@ -135,7 +135,6 @@ class Edge:
         )
 
     def _handlers(self, pipeline: Pipeline, limits: RequestLimits) -> OpenAI:
-        """Return the handlers of doors."""
         return OpenAI(pipeline, self.drain, limits)
 
     def mount(
@@ -209,7 +208,6 @@ class Edge:
             exchange.refuse(refused)
 
     def _tell(self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError) -> None:
-        """Answer with a failure."""
         if not exchange.metered:
             door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)

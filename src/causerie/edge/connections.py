@@ -6,12 +6,23 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-from causerie.edge.bounds import ConnectionLimits
+import msgspec
+
 from causerie.edge.connection import Connection
 from causerie.edge.handover import CarriedRequest, HandOver
 from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
 from causerie.runtime.traffic import traffic
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Bounds on one connection. Times are in seconds, sizes in bytes."""
+
+    head_seconds: float
+    idle_seconds: float
+    stuck_seconds: float
+    max_head_bytes: int
+    max_connections: int
 
 
 class Connections:
@@ -80,7 +91,6 @@ class Connections:
             await self._none_open.wait()
 
     def forget(self, connection: Connection) -> None:
-        """This one is closed."""
         self.open.discard(connection)
         if not self.open:
             self._none_open.set()

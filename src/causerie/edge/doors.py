@@ -182,7 +182,6 @@ def _below(prefix: str, path: str) -> str | None:
 
 
 def nothing_at(path: str) -> NotFound:
-    """Return the error for a path at which there is nothing."""
     return NotFound(
         f"There is nothing at {path[:200]}; the operations are GET {_BASE}/models and "
         f"POST {_BASE}/chat/completions, below the base URL of a door."

@@ -8,7 +8,6 @@ after a time what still runs is cut, each piece of work seeing an
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 
 import msgspec
 
@@ -71,12 +70,7 @@ class WorkGuard(msgspec.Struct, eq=False):
         if exchange.gone:
             self._client_left()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         drain = self.drain
         drain.running.remove(self)
         if drain.stopping and not drain.running:

@@ -135,7 +135,6 @@ class Exchange(msgspec.Struct, eq=False):
             self._wake()
 
     def feed_end(self) -> None:
-        """The body is complete."""
         self.complete = True
         if self._arrived is not None:
             self._wake()
@@ -174,11 +173,7 @@ class Exchange(msgspec.Struct, eq=False):
     # The response.
 
     def start(
-        self,
-        status: int,
-        content_type: str,
-        headers: Mapping[str, str],
-        length: int | None = None,
+        self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
     ) -> None:
         """Begin the response; the head goes out with the first piece of the body.
 
@@ -287,7 +282,6 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError) -> None:
-        """Send a failure."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
         body = _encoder.encode(Error(error_for(failure, self.headers)))
         self.respond(failure.status, body, headers=headers)

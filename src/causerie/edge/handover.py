@@ -35,7 +35,6 @@ class CarriedRequest(Struct, frozen=True, array_like=True):
 
     @property
     def head(self) -> RequestHead:
-        """Return the head of the request."""
         headers = Headers()
         for name, value in self.headers:
             if name in headers:

@@ -112,7 +112,7 @@ def check_codings(headers: Headers, version: str) -> None:
 def check_host(headers: Headers, version: str, of_target: str | None) -> None:
     """Let the host of an absolute target decide, after the rules for `Host` of RFC 9112, 3.2.
 
-    Raises :class:`InvalidRequest` for a second header, for none in HTTP/1.1, and beside an
+    Raises :class:`InvalidRequest` for a second header, for none in HTTP/1.1, and with an
     absolute target for one that names no host; elsewhere doors say that.
     """
     if "host" not in headers:

@@ -24,7 +24,6 @@ class Headers(dict[str, str]):
     plain_json: bool | None = None
 
     def add_again(self, name: str, value: str) -> None:
-        """One more header of a name that is there."""
         if self.again is None:
             self.again = []
         self.again.append((name, value))

@@ -25,19 +25,15 @@ class Intake(Protocol):
 
     def taking(self, connections: Connections) -> AbstractAsyncContextManager[None]:
         """Take connections while the block runs."""
-        ...
 
     async def ready(self) -> None:
         """Return when the other processes answer."""
-        ...
 
     def leave(self) -> None:
         """Have the connections of other processes end with an answer that says so."""
-        ...
 
     async def drained(self, hurry: asyncio.Event) -> None:
         """Wait at a stop until the other processes have answered; ``hurry`` ends their work."""
-        ...
 
 
 class Listener:

@@ -64,9 +64,7 @@ def _key_paths() -> dict[str, Schema]:
     return {
         f"{BASE}/key": {
             "get": _own(
-                "routerShowKey",
-                "Show the key",
-                ("Limits and usage of the key.", "RouterKey"),
+                "routerShowKey", "Show the key", ("Limits and usage of the key.", "RouterKey")
             )
         },
         f"{BASE}/credits": {
@@ -96,7 +94,7 @@ def _completion_paths() -> dict[str, Schema]:
                 summary="Create a routed chat completion",
                 more=(header("X-OpenRouter-Title", "The same as `X-Title`, and before it."),),
             )
-        },
+        }
     }
 
 

@@ -66,13 +66,11 @@ class OpenAI:
         self._known: dict[str, ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /models``."""
         caller = await self._catalog_caller(exchange, door)
         body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
         await send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """``GET /models/{id}``."""
         caller = await self._catalog_caller(exchange, door)
         exchange.json(self.pipeline.shown(door, caller, name))
 

@@ -7,17 +7,10 @@ from dataclasses import dataclass
 import msgspec
 
 import causerie
+from causerie.edge.body_schemas import request_schemas, response_schemas
 from causerie.edge.exchange import Exchange
 from causerie.edge.market_paths import market_paths
-from causerie.edge.operation import (
-    WITH_OR_WITHOUT_KEY,
-    completion,
-    errors,
-    in_path,
-    json_answer,
-)
-from causerie.edge.request_schemas import request_schemas
-from causerie.edge.response_schemas import response_schemas
+from causerie.edge.operation import WITH_OR_WITHOUT_KEY, completion, errors, in_path, json_answer
 from causerie.edge.schema import Schema
 from causerie.runtime.offload import offload
 
@@ -33,7 +26,6 @@ class Documents:
     _written: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
-        """``GET /openapi.json``."""
         if self._written is None:
             self._written = await offload(_encoded, self.max_messages)
         exchange.respond(200, self._written)
@@ -44,7 +36,6 @@ def _encoded(max_messages: int) -> bytes:
 
 
 def document(max_messages: int) -> Schema:
-    """The OpenAPI document."""
     return {
         "openapi": "3.2.0",
         "info": {
@@ -57,37 +48,28 @@ def document(max_messages: int) -> Schema:
             "`/router/v1` below that of doors of the kind `router`.",
         },
         "paths": {
-            "/v1/models": _operation("get", _list_models()),
-            "/v1/models/{id}": _operation("get", _show_model()),
-            "/v1/chat/completions": _operation(
-                "post",
-                completion(
-                    "ChatRequest",
-                    name="createChatCompletion",
-                    summary="Create a chat completion",
-                ),
-            ),
+            "/v1/models": {"get": _list_models()},
+            "/v1/models/{id}": {"get": _show_model()},
+            "/v1/chat/completions": {
+                "post": completion(
+                    "ChatRequest", name="createChatCompletion", summary="Create a chat completion"
+                )
+            },
             **market_paths(),
-            "/health": _operation(
-                "get", _health("showHealth", "health", "It serves; the body says how busy.")
-            ),
-            "/health/live": _operation(
-                "get", _health("showLiveness", "liveness", "The process lives.")
-            ),
-            "/health/ready": _operation(
-                "get", _health("showReadiness", "readiness", "A request would be served.")
-            ),
-            "/metrics": _operation("get", _metrics()),
+            "/health": {
+                "get": _health("showHealth", "health", "It serves; the body says how busy.")
+            },
+            "/health/live": {"get": _health("showLiveness", "liveness", "The process lives.")},
+            "/health/ready": {
+                "get": _health("showReadiness", "readiness", "A request would be served.")
+            },
+            "/metrics": {"get": _metrics()},
         },
         "components": {
             "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _operation(method: str, operation: Schema) -> Schema:
-    return {method: operation}
 
 
 def _list_models() -> Schema:
@@ -116,10 +98,7 @@ def _health(name: str, shown: str, good: str) -> Schema:
     return {
         "operationId": name,
         "summary": f"Show {shown}",
-        "responses": {
-            "200": json_answer(good, "Health"),
-            "503": json_answer("Not now.", "Health"),
-        },
+        "responses": {"200": json_answer(good, "Health"), "503": json_answer("Not now.", "Health")},
     }
 
 

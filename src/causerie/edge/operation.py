@@ -36,22 +36,18 @@ def json_answer(description: str, name: str) -> Schema:
 
 
 def errors(*statuses: str) -> Schema:
-    """The failures with these statuses."""
     return {status: json_answer(ERRORS[status], "Error") for status in statuses}
 
 
 def header(name: str, description: str) -> Schema:
-    """A header that may be sent."""
     return _parameter("header", name, description, {"type": "string"})
 
 
 def in_query(name: str, description: str, schema: Schema, *, required: bool = False) -> Schema:
-    """A part of the query."""
     return {**_parameter("query", name, description, schema), "required": required}
 
 
 def in_path(name: str, description: str, schema: Schema) -> Schema:
-    """A part of the path."""
     return {**_parameter("path", name, description, schema), "required": True}
 
 

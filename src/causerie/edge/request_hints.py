@@ -25,7 +25,6 @@ NO_HINTS = RequestHints()
 
 
 def hints_of(headers: Headers) -> RequestHints:
-    """Read the hints in these headers."""
     hints = headers.hints
     if hints is None:
         hints = headers.hints = _read(headers)

@@ -33,15 +33,12 @@ class KeyStatements(Protocol):
 
     async def key(self, caller: Caller) -> KeyStatement:
         """The caller's own."""
-        ...
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Of the caller's account."""
-        ...
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """One past request; raises ``NotFound``."""
-        ...
 
 
 class RouterPages:
@@ -55,10 +52,7 @@ class RouterPages:
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
         page = await self._catalog_cache.page(
-            door.name,
-            exchange.path,
-            exchange.query,
-            lambda: self._market.listed(door, None),
+            door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
         )
         await send_cached(exchange, page, _OPEN | _VARY)
 
@@ -74,7 +68,6 @@ class RouterPages:
         await send_cached(exchange, page, _OWN | _VARY)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /models/count``."""
         count = len(self._market.listed(door, None))
         exchange.json(RouterCount(data=Count(count=count)), _OPEN)
 
@@ -91,12 +84,10 @@ class RouterPages:
         exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _OPEN)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /key``."""
         caller, teller = await self._account(exchange, door)
         exchange.json(RouterKey(data=await teller.key(caller)), _OWN)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /credits``."""
         caller, teller = await self._account(exchange, door)
         exchange.json(RouterCredits(data=await teller.credits(caller)), _OWN)
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from causerie.edge.application import Edge
-from causerie.edge.bounds import ConnectionLimits
-from causerie.edge.connections import Connections
+from causerie.edge.connections import ConnectionLimits, Connections
 from causerie.edge.intake import Intake, Listener
 from causerie.edge.ownership import owned
 
@@ -41,7 +40,6 @@ class Listen:
 
     @property
     def bounds(self) -> ConnectionLimits:
-        """Return the bounds on one connection."""
         return ConnectionLimits(
             head_seconds=self.head_seconds,
             idle_seconds=self.keep_alive_seconds,
@@ -146,11 +144,7 @@ async def _scraped(
 
 
 async def _announce(
-    edge: Edge,
-    connections: Connections,
-    intake: Intake,
-    delay_seconds: float,
-    hurry: asyncio.Event,
+    edge: Edge, connections: Connections, intake: Intake, delay_seconds: float, hurry: asyncio.Event
 ) -> None:
     """Say that the service is stopping, and answer until balancers send requests elsewhere."""
     if not delay_seconds:

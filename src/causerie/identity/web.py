@@ -32,11 +32,7 @@ class IdentityHttp:
     """
 
     def __init__(
-        self,
-        *,
-        seconds: float = 10.0,
-        max_bytes: int = 512 * 1024,
-        ca_file: str | None = None,
+        self, *, seconds: float = 10.0, max_bytes: int = 512 * 1024, ca_file: str | None = None
     ) -> None:
         self._seconds = seconds
         self._max_bytes = max_bytes

@@ -30,11 +30,9 @@ class LineFormat(Protocol[_Subject]):
 
     def line(self, subject: _Subject, when: datetime) -> msgspec.Struct:
         """Return the JSON line; its first fields are ``time``, ``level`` and ``event``."""
-        ...
 
     def text(self, subject: _Subject, clock: str, *, colours: bool) -> str:
         """Return the line for people, without its end; it begins with the time of the clock."""
-        ...
 
 
 class LogBuffer:

@@ -118,7 +118,6 @@ def _console_renderers(out: TextIO) -> list[Processor]:
 
 
 def _json_renderers() -> list[Processor]:
-    """The same for JSON."""
     transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(transformer), _json]
 

@@ -60,11 +60,7 @@ class Outbox:
     """
 
     def __init__(
-        self,
-        server: MailServer,
-        *,
-        retry_seconds: float = 10.0,
-        stop_seconds: float = STOP_SECONDS,
+        self, server: MailServer, *, retry_seconds: float = 10.0, stop_seconds: float = STOP_SECONDS
     ) -> None:
         self._server = server
         self._stop_seconds = stop_seconds

@@ -15,9 +15,7 @@ class AlertOperations:
         self._desk = desk
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> AlertsView:
-        """``GET /alerts``."""
         return await self._desk.see(call.actor)
 
     async def test(self, call: ApiCall[NoQuery, NoBody]) -> ChannelTest:
-        """``POST /alerts/channels/{channel}/test``."""
         return await self._desk.test(call.actor, call.ids["channel"])

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.keys import Purpose
@@ -43,14 +44,7 @@ class LimitBody(Body, frozen=True):
 
     def limit(self) -> Limit:
         """As accounts know it."""
-        return Limit(
-            self.model,
-            self.requests_per_minute,
-            self.tokens_per_minute,
-            self.input_tokens_per_minute,
-            self.output_tokens_per_minute,
-            self.concurrent,
-        )
+        return Limit(**asdict(self))
 
 
 class BudgetBody(Body, frozen=True):
@@ -74,7 +68,7 @@ class BoundsBody(Body, frozen=True):
         """As accounts know them."""
         return LimitsAndBudgets(
             tuple(each.limit() for each in self.limits),
-            tuple(Budget(each.amount, each.period, each.unit, each.model) for each in self.budgets),
+            tuple(Budget(**asdict(each)) for each in self.budgets),
         )
 
 

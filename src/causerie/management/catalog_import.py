@@ -58,15 +58,13 @@ class PublishModels(Body, frozen=True):
 
     models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
     gone: Annotated[
-        tuple[Word, ...],
-        Meta(max_length=500, description="Ids whose endpoints leave the catalog."),
+        tuple[Word, ...], Meta(max_length=500, description="Ids whose endpoints leave the catalog.")
     ] = ()
     margin: Margin = ""
     prompt: PromptPrice = ""
     completion: CompletionPrice = ""
     open_door: Annotated[
-        bool,
-        Meta(description="Create a door of kind `router` if none is configured."),
+        bool, Meta(description="Create a door of kind `router` if none is configured.")
     ] = False
 
 
@@ -89,14 +87,12 @@ class CatalogImportOperations:
         self._configuration = configuration
 
     async def offers(self, call: ApiCall[OfferQuery, NoBody]) -> OfferList:
-        """``GET /providers/{provider}/offers``."""
         entries = await self._configuration.every(call.actor)
         provider = provider_in_force(entries, call.ids["provider"])
         listed = await self._listed(call, provider.name)
         return OfferList(data=[*offers(provider, listed, entries, _rules(call.query))])
 
     async def publish(self, call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
-        """``POST /providers/{provider}/offers``."""
         body, rules = call.body, _rules(call.body)
         entries = await self._configuration.every(call.actor)
         provider = provider_in_force(entries, call.ids["provider"])

@@ -37,8 +37,7 @@ class ChangeEntry(Body, frozen=True):
 
     settings: Settings
     key: Annotated[
-        Key | None,
-        Meta(description="`null`: the key stays; empty: there is none any more."),
+        Key | None, Meta(description="`null`: the key stays; empty: there is none any more.")
     ] = None
     enabled: bool = True
     version: Annotated[
@@ -66,21 +65,17 @@ class ConfigurationOperations:
         self._configuration = configuration
 
     async def list(self, call: ApiCall[NoQuery, NoBody]) -> EntryList:
-        """``GET /configuration/entries``."""
         return EntryList(data=[*await self._configuration.every(call.actor)])
 
     async def create(self, call: ApiCall[NoQuery, CreateEntry]) -> EntryView:
-        """``POST /configuration/entries``."""
         body = call.body
         wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
         return await self._configuration.create(call.actor, body.kind, wish)
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        """``GET /configuration/entries/{entry}``."""
         return await self._configuration.see(call.actor, call.ids["entry"])
 
     async def change(self, call: ApiCall[NoQuery, ChangeEntry]) -> EntryView:
-        """``PUT /configuration/entries/{entry}``."""
         body = call.body
         wish = EntryWish(
             settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
@@ -88,19 +83,15 @@ class ConfigurationOperations:
         return await self._configuration.change(call.actor, call.ids["entry"], wish)
 
     async def enable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        """``POST /configuration/entries/{entry}/enable``."""
         return await self._configuration.switch(call.actor, call.ids["entry"], enabled=True)
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> EntryView:
-        """``POST /configuration/entries/{entry}/disable``."""
         return await self._configuration.switch(call.actor, call.ids["entry"], enabled=False)
 
     async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """``DELETE /configuration/entries/{entry}``."""
         await self._configuration.delete(call.actor, call.ids["entry"])
 
     async def test(self, call: ApiCall[NoQuery, TestProvider]) -> Trial:
-        """``POST /providers/test``."""
         body = call.body
         if body.filed:
             return await self._configuration.test_filed(call.actor, body.filed, body.model)

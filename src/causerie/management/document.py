@@ -33,7 +33,6 @@ _WITH_BODY = ("408", "409", "413", "415")
 
 
 def document(routes: Sequence[AnyRoute]) -> Schema:
-    """The document of these operations."""
     paths: dict[str, dict[str, object]] = {}
     for route in routes:
         operations = paths.setdefault(f"/api{route.path}", {})
@@ -92,9 +91,7 @@ def _errors(route: AnyRoute) -> Schema:
     return {
         status: {"description": words, "content": content}
         for status, words in _ERRORS.items()
-        if route.takes_body
-        or status not in _WITH_BODY
-        or (status == "409" and route.answer is None)
+        if route.takes_body or status not in _WITH_BODY
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from msgspec import UNSET
 
@@ -22,7 +23,7 @@ from causerie.management.bodies import (
     RotateKey,
     TransferKey,
 )
-from causerie.management.lists import KeyList, page_of
+from causerie.management.lists import KeyList, by_creation, page_of
 from causerie.management.queries import NoQuery, PageQuery
 from causerie.management.route import ApiCall
 from causerie.management.views import KeyView, NewKeyView
@@ -36,7 +37,6 @@ class KeyOperations:
     clock: Clock
 
     async def list(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
-        """Those of a project."""
         return self._page(call.query, await self.accounts.keys.of(call.actor, call.ids["project"]))
 
     async def of_user(self, call: ApiCall[PageQuery, NoBody]) -> KeyList:
@@ -46,15 +46,8 @@ class KeyOperations:
         )
 
     def _page(self, query: PageQuery, keys: Sequence[ApiKey]) -> KeyList:
-        found, following = page_of(
-            keys,
-            query.limit,
-            query.cursor,
-            lambda key: (f"{key.created_at:%Y-%m-%dT%H:%M:%S.%f}", key.id),
-            falling=True,
-        )
-        now = self.clock()
-        return KeyList(data=[KeyView.of(each, now) for each in found], next=following)
+        view = partial(KeyView.of, now=self.clock())
+        return page_of(KeyList, view, keys, query, by_creation, falling=True)
 
     async def create(self, call: ApiCall[NoQuery, CreateKey]) -> NewKeyView:
         """A new one; its secret is in the answer, and nowhere else."""
@@ -71,11 +64,9 @@ class KeyOperations:
         return NewKeyView.made(made, self.clock())
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        """One key."""
         return KeyView.of(await self.accounts.keys.see(call.actor, call.ids["key"]), self.clock())
 
     async def edit(self, call: ApiCall[NoQuery, EditKey]) -> KeyView:
-        """Change what is named."""
         body = call.body
         edit = KeyEdit(
             name=body.name,
@@ -100,7 +91,6 @@ class KeyOperations:
         return KeyView.of(key, self.clock())
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> KeyView:
-        """Stop it."""
         return KeyView.of(
             await self.accounts.keys.disable(call.actor, call.ids["key"]), self.clock()
         )
@@ -112,7 +102,6 @@ class KeyOperations:
         )
 
     async def delete(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """End it for good."""
         await self.accounts.keys.delete(call.actor, call.ids["key"])
 
 

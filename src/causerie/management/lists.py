@@ -14,7 +14,10 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from causerie.accounts.keys import ApiKey
+from causerie.accounts.links import OneTimeLink
 from causerie.errors import InvalidRequest
+from causerie.management.queries import PageQuery
 from causerie.management.reports import AuditView, LatencyView, RequestView, UsageView
 from causerie.management.views import KeyView, LinkView, MemberView, ProjectView, UserView
 
@@ -106,21 +109,28 @@ def no_cursor() -> InvalidRequest:
     return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
 
 
+def by_creation(each: OneTimeLink | ApiKey) -> tuple[str, str]:
+    """Return the place of what has a moment of its own."""
+    return f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id
+
+
 def page_of(
+    kind: Callable[..., P],
+    view: Callable[[T], Struct],
     items: Sequence[T],
-    limit: int,
-    at: str,
+    query: PageQuery,
     place: Callable[[T], tuple[str, str]],
     *,
     falling: bool = False,
-) -> tuple[list[T], str | None]:
-    """A page of a whole list, which is put in the order of ``place``, and the next cursor."""
-    after = place_of(at, tuple[str, str])
+) -> P:
+    """Return a page of this ``kind`` of views, out of all items in the order of ``place``."""
+    after = place_of(query.cursor, tuple[str, str])
     ordered = sorted(items, key=place, reverse=falling)
     rest = [
         each
         for each in ordered
         if after is None or (place(each) < after if falling else place(each) > after)
     ]
-    taken = rest[:limit]
-    return taken, cursor(place(taken[-1])) if len(rest) > len(taken) else None
+    taken = rest[: query.limit]
+    following = cursor(place(taken[-1])) if len(rest) > len(taken) else None
+    return kind(data=[view(each) for each in taken], next=following)

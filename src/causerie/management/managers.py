@@ -20,7 +20,6 @@ class Managers(Protocol):
         Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and
         ``StoreUnavailable`` if it cannot be known.
         """
-        ...
 
 
 class OperatorKeys:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.links import LinkKind
 from causerie.management.bodies import BoundsBody, CreateUser, InviteUser, NoBody, SetOperator
-from causerie.management.lists import LinkList, UserList, page_of
+from causerie.management.lists import LinkList, UserList, by_creation, page_of
 from causerie.management.queries import NoQuery, PageQuery
 from causerie.management.reports import BudgetSpending, PersonSpending
 from causerie.management.route import ApiCall
@@ -30,17 +30,10 @@ class PeopleOperations:
         return Me.of(call.actor)
 
     async def list(self, call: ApiCall[PageQuery, NoBody]) -> UserList:
-        """All users."""
-        found, following = page_of(
-            await self.accounts.users.every(call.actor),
-            call.query.limit,
-            call.query.cursor,
-            lambda user: (user.email, user.id),
-        )
-        return UserList(data=[UserView.of(each) for each in found], next=following)
+        users = await self.accounts.users.every(call.actor)
+        return page_of(UserList, UserView.of, users, call.query, lambda user: (user.email, user.id))
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """One user."""
         return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
 
     async def bounds(self, call: ApiCall[NoQuery, NoBody]) -> BoundsView:
@@ -67,7 +60,6 @@ class PeopleOperations:
         return UserView.of(made)
 
     async def invite(self, call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
-        """An invitation to the service."""
         made = await self.accounts.users.invite(
             call.actor, email=call.body.email, operator=call.body.operator
         )
@@ -75,33 +67,24 @@ class PeopleOperations:
 
     async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
         """Those to the service that nobody has used yet."""
-        found, following = page_of(
-            await self.accounts.users.invitations(call.actor),
-            call.query.limit,
-            call.query.cursor,
-            lambda each: (f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id),
-        )
-        return LinkList(data=[LinkView.of(each) for each in found], next=following)
+        links = await self.accounts.users.invitations(call.actor)
+        return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
     async def withdraw(self, call: ApiCall[NoQuery, NoBody]) -> None:
         """Take an invitation to the service back."""
         await self.accounts.users.withdraw(call.actor, call.ids["invitation"])
 
     async def reset(self, call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
-        """A link to choose a password."""
         made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
     async def remove_factor(self, call: ApiCall[NoQuery, NoBody]) -> None:
-        """For who has lost it."""
         await self.accounts.users.remove_factor(call.actor, call.ids["user"])
 
     async def disable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """Shut out."""
         return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
 
     async def enable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
-        """Let in again."""
         return UserView.of(
             await self.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
         )

@@ -16,7 +16,7 @@ from causerie.management.bodies import (
     RenameProject,
     SetRecording,
 )
-from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
+from causerie.management.lists import LinkList, MemberList, ProjectList, by_creation, page_of
 from causerie.management.people import LinkPath
 from causerie.management.queries import Leaving, NoQuery, PageQuery
 from causerie.management.route import ApiCall
@@ -49,22 +49,19 @@ class ProjectOperations:
             found = [(await projects.see(call.actor, call.actor.project)).project]
         else:
             found = [*await projects.every(call.actor)]
-        taken, following = page_of(
-            found, call.query.limit, call.query.cursor, lambda each: (each.name, each.id)
+        return page_of(
+            ProjectList, ProjectView.of, found, call.query, lambda each: (each.name, each.id)
         )
-        return ProjectList(data=[ProjectView.of(each) for each in taken], next=following)
 
     async def create(self, call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
-        """A new one."""
         made = await self.accounts.projects.create(
             call.actor, call.body.name, owner=call.body.owner
         )
         return ProjectView.of(made)
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
-        """One, with its limits and budgets."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
-        return ProjectDetails.of(seen.project, seen.bounds)
+        return ProjectDetails.seen(seen.project, seen.bounds)
 
     async def rename(self, call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
         """Give it another name."""
@@ -83,7 +80,6 @@ class ProjectOperations:
         )
 
     async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
-        """Set all its limits and budgets."""
         bounds = call.body.bounds()
         await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
         return BoundsView.of(bounds)
@@ -107,21 +103,20 @@ class ProjectOperations:
         )
 
     async def put_credits(self, call: ApiCall[NoQuery, PutCredits]) -> CreditView:
-        """Put money in."""
         made = await self.accounts.credits.put(
             call.actor, call.ids["project"], call.body.amount, call.body.note
         )
         return CreditView.of(made)
 
     async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
-        """Return the members of a project."""
-        found, following = page_of(
-            await self.accounts.projects.members(call.actor, call.ids["project"]),
-            call.query.limit,
-            call.query.cursor,
+        members = await self.accounts.projects.members(call.actor, call.ids["project"])
+        return page_of(
+            MemberList,
+            MemberView.of,
+            members,
+            call.query,
             lambda each: (each.user.name, each.user.id),
         )
-        return MemberList(data=[MemberView.of(each) for each in found], next=following)
 
     async def change_member(self, call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
         """Make a member something else."""
@@ -130,27 +125,17 @@ class ProjectOperations:
         return NarrowedView.of(found, self.clock())
 
     async def remove_member(self, call: ApiCall[Leaving, NoBody]) -> NarrowedView:
-        """Take somebody out."""
         found = await self.accounts.projects.remove(
-            call.actor,
-            call.ids["project"],
-            call.ids["user"],
-            keys_to=call.query.keys_to or None,
+            call.actor, call.ids["project"], call.ids["user"], keys_to=call.query.keys_to or None
         )
         return NarrowedView.of(found, self.clock())
 
     async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
         """Those that nobody has used yet."""
-        found, following = page_of(
-            await self.accounts.projects.invitations(call.actor, call.ids["project"]),
-            call.query.limit,
-            call.query.cursor,
-            lambda each: (f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id),
-        )
-        return LinkList(data=[LinkView.of(each) for each in found], next=following)
+        links = await self.accounts.projects.invitations(call.actor, call.ids["project"])
+        return page_of(LinkList, LinkView.of, links, call.query, by_creation)
 
     async def invite(self, call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
-        """A link that makes a member."""
         made = await self.accounts.projects.invite(
             call.actor, call.ids["project"], call.body.role, email=call.body.email
         )

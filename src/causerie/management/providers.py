@@ -87,22 +87,18 @@ class ProviderOperations:
         self._operations = operations
 
     async def list(self, call: ApiCall[NoQuery, NoBody]) -> ProviderList:
-        """``GET /providers``."""
         found = await self._operations.providers(call.actor)
         return ProviderList(data=[ProviderSummary.of(view) for view in found])
 
     async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProviderView:
-        """``GET /providers/{provider}``."""
         return await self._operations.provider(call.actor, call.ids["provider"])
 
     async def probe(self, call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
-        """``POST /providers/{provider}/probe``."""
         return await self._operations.probe(
             call.actor, call.ids["provider"], call.body.model, quick=call.body.quick
         )
 
     async def progress(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-        """``GET /providers/{provider}/probe``."""
         view = await self._operations.provider(call.actor, call.ids["provider"])
         if view.probe is None:
             words = "It has not been probed since the service was started."
@@ -110,15 +106,12 @@ class ProviderOperations:
         return view.probe
 
     async def cancel(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-        """``POST /providers/{provider}/probe/cancel``."""
         return await self._operations.cancel(call.actor, call.ids["provider"])
 
     async def use(self, call: ApiCall[NoQuery, UseProbe]) -> AppliedResult:
-        """``POST /providers/{provider}/probe/use``."""
         return await self._operations.use(call.actor, call.ids["provider"], call.body.model)
 
     async def explain(self, call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
-        """``POST /routes/explain``."""
         body = call.body
         question = RouteQuery(
             msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict

@@ -14,13 +14,11 @@ _BY = "(project|key|user|model|door|app|tag)"
 
 Filter = Annotated[str, Meta(max_length=256)]
 Cursor = Annotated[
-    str,
-    Meta(max_length=2048, description="`next` of the page before; without it, the first page."),
+    str, Meta(max_length=2048, description="`next` of the page before; without it, the first page.")
 ]
 Flag = Literal["true", "false"]
 Since = Annotated[
-    str,
-    Meta(pattern=_TIME, description="RFC 3339, or a day. Without it, 30 days before `until`."),
+    str, Meta(pattern=_TIME, description="RFC 3339, or a day. Without it, 30 days before `until`.")
 ]
 Until = Annotated[
     str, Meta(pattern=_TIME, description="RFC 3339, or a day; not included. Without it, now.")

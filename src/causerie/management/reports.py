@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -16,7 +16,6 @@ from causerie.accounts.usage import By, FirstTokens, UsageSum
 from causerie.management.views import Amount, Moment, amount
 from causerie.metering.ledger import UsageRecord
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = 1_000_000
 
 
@@ -51,7 +50,6 @@ class UsageView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(sum: UsageSum) -> UsageView:
-        """From accounts."""
         return UsageView(
             start=sum.start,
             group=Group(**{by.value: name for by, name in sum.group.items()}),
@@ -81,7 +79,6 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(spending: Spending) -> BudgetSpending:
-        """From accounts."""
         budget = spending.budget
         return BudgetSpending(
             amount=amount(budget.amount),
@@ -183,12 +180,11 @@ class RequestView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(record: UsageRecord) -> RequestView:
-        """From the ledger."""
         first = record.first_token_us
         return RequestView(
             id=record.id,
             request_id=record.request_id,
-            at=_EPOCH + timedelta(microseconds=record.at),
+            at=record.moment,
             project=record.project,
             key=record.key,
             user=record.user,
@@ -235,7 +231,6 @@ class AuditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(entry: AuditEntry) -> AuditView:
-        """From accounts."""
         return AuditView(
             id=entry.id,
             at=entry.at,

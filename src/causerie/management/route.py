@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -60,7 +60,6 @@ class ApiRoute(Generic[Q, B, A]):
 
     @property
     def takes_body(self) -> bool:
-        """Return true if the method has a body."""
         return self.method in ("POST", "PUT", "PATCH")
 
 
@@ -68,14 +67,14 @@ AnyRoute = ApiRoute[Any, Any, Any]
 
 
 def route(
-    place: str,
-    summary: str,
-    handler: Callable[[ApiCall[Q, B]], Awaitable[A]],
-    query: type[Q],
-    body: type[B],
-    answer: type[A],
+    place: str, summary: str, handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
 ) -> ApiRoute[Q, B, A]:
-    """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made."""
+    """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made.
+
+    Query, body and answer are those that the annotations of the handler name.
+    """
+    hints = get_type_hints(handler)
+    (query, body), answer = get_args(hints["call"]), hints["return"]
     method, path, *made = place.split()
     status = int(made[0]) if made else 204 if answer is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, query, body, answer)

@@ -65,14 +65,12 @@ class UsageOperations:
     clock: Clock
 
     async def ranking(self, call: ApiCall[RankingQuery, NoBody]) -> RankingList:
-        """``GET /rankings``."""
         period = RankingPeriod(call.query.period)
         rankings, by = self.accounts.rankings, call.query.by
         read = rankings.models_of_all if by == "model" else rankings.providers_of_all
         return RankingList.of(await read(call.actor, period), by)
 
     async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
-        """Sums over time."""
         query = call.query
         asked = question(query, self.clock())
         after = place_of(query.cursor, tuple[str, tuple[str, ...]])
@@ -120,7 +118,6 @@ class UsageOperations:
         return SpendingReader(self.accounts.usage, actor, project, self.clock())
 
     async def first_tokens(self, call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
-        """The time to the first token."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
         by = (By(query.by),) if query.by else ()
@@ -141,7 +138,6 @@ class UsageOperations:
         return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
     async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:
-        """Single requests."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
         before = place_of(query.cursor, tuple[int, str])
@@ -167,7 +163,6 @@ class UsageOperations:
         )
 
     async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
-        """Return entries of the audit log."""
         query = call.query
         before = place_of(query.cursor, int)
         if before is not None and not 0 <= before < _LARGEST:
@@ -188,8 +183,7 @@ class UsageOperations:
             found = await projects.audit(call.actor, project, wanted)
         full = len(found) == wanted.count
         return AuditList(
-            data=[AuditView.of(each) for each in found],
-            next=cursor(found[-1].id) if full else None,
+            data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
         )
 
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from causerie.accounts.bounds import BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.accounts.credit import Credit
@@ -37,14 +38,7 @@ class Me(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(actor: Actor) -> Me:
-        """From accounts."""
-        return Me(
-            kind=actor.kind,
-            id=actor.id,
-            name=actor.name,
-            operator=actor.operator,
-            project=actor.project,
-        )
+        return convert(actor, Me, from_attributes=True)
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
@@ -75,25 +69,11 @@ class BoundsView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(bounds: LimitsAndBudgets) -> BoundsView:
-        """From accounts."""
         return BoundsView(
-            limits=tuple(
-                LimitView(
-                    model=each.model,
-                    requests_per_minute=each.requests_per_minute,
-                    tokens_per_minute=each.tokens_per_minute,
-                    input_tokens_per_minute=each.input_tokens_per_minute,
-                    output_tokens_per_minute=each.output_tokens_per_minute,
-                    concurrent=each.concurrent,
-                )
-                for each in bounds.limits
-            ),
+            limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
             budgets=tuple(
                 BudgetView(
-                    amount=amount(each.amount),
-                    period=each.period,
-                    unit=each.unit,
-                    model=each.model,
+                    amount=amount(each.amount), period=each.period, unit=each.unit, model=each.model
                 )
                 for each in bounds.budgets
             ),
@@ -112,15 +92,7 @@ class UserView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(user: User) -> UserView:
-        """From accounts."""
-        return UserView(
-            id=user.id,
-            email=user.email,
-            name=user.name,
-            operator=user.operator,
-            created_at=user.created_at,
-            disabled_at=user.disabled_at,
-        )
+        return convert(user, UserView, from_attributes=True)
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -136,37 +108,18 @@ class ProjectView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(project: Project) -> ProjectView:
-        """From accounts."""
-        return ProjectView(
-            id=project.id,
-            name=project.name,
-            created_at=project.created_at,
-            archived_at=project.archived_at,
-            recording_days=project.recording_days,
-        )
+        return convert(project, ProjectView, from_attributes=True)
 
 
-class ProjectDetails(Struct, frozen=True, kw_only=True):
+class ProjectDetails(ProjectView, frozen=True, kw_only=True):
     """A project, with what it may use."""
 
-    id: str
-    name: str
-    created_at: Moment
-    archived_at: Moment | None
-    recording_days: int | None
     bounds: BoundsView
 
     @staticmethod
-    def of(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
-        """From accounts."""
-        return ProjectDetails(
-            id=project.id,
-            name=project.name,
-            created_at=project.created_at,
-            archived_at=project.archived_at,
-            recording_days=project.recording_days,
-            bounds=BoundsView.of(bounds),
-        )
+    def seen(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
+        known = asdict(ProjectView.of(project))
+        return ProjectDetails(bounds=BoundsView.of(bounds), **known)
 
 
 class CreditView(Struct, frozen=True, kw_only=True):
@@ -180,13 +133,8 @@ class CreditView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(credit: Credit) -> CreditView:
-        """From accounts."""
         return CreditView(
-            id=credit.id,
-            amount=amount(credit.amount),
-            at=credit.at,
-            by=credit.by,
-            note=credit.note,
+            id=credit.id, amount=amount(credit.amount), at=credit.at, by=credit.by, note=credit.note
         )
 
 
@@ -208,14 +156,12 @@ class MemberView(Struct, frozen=True, kw_only=True):
     role: Role
     since: Moment
     from_group: Annotated[
-        str,
-        Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand."),
+        str, Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand.")
     ]
     disabled_at: Moment | None
 
     @staticmethod
     def of(member: ProjectMember) -> MemberView:
-        """From accounts."""
         return MemberView(
             user=member.user.id,
             email=member.user.email,
@@ -243,7 +189,6 @@ class LinkView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(link: OneTimeLink) -> LinkView:
-        """From accounts."""
         return LinkView(**_link(link))
 
 
@@ -257,7 +202,6 @@ class NewLinkView(LinkView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewLink, path: str) -> NewLinkView:
-        """From accounts."""
         return NewLinkView(token=made.token, path=path, **_link(made.link))
 
 
@@ -286,8 +230,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
     state: KeyState
     created_by: str
     person: Annotated[
-        str,
-        Meta(description="The user that it belongs to; empty for a key of the project itself."),
+        str, Meta(description="The user that it belongs to; empty for a key of the project itself.")
     ]
     created_at: Moment
     expires_at: Moment | None
@@ -298,7 +241,6 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(key: ApiKey, now: datetime) -> KeyView:
-        """From accounts."""
         return KeyView(**_key(key, now))
 
 
@@ -311,7 +253,6 @@ class NarrowedView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(found: Narrowed, now: datetime) -> NarrowedView:
-        """From accounts."""
         return NarrowedView(
             keys_stopped=[KeyView.of(key, now) for key in found.keys_stopped],
             keys_transferred=[KeyView.of(key, now) for key in found.keys_transferred],
@@ -326,7 +267,6 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
 
     @staticmethod
     def made(made: NewKey, now: datetime) -> NewKeyView:
-        """From accounts."""
         return NewKeyView(credential=made.credential, **_key(made.key, now))
 
 

@@ -66,12 +66,10 @@ class TargetHealth(Protocol):
     @property
     def failed(self) -> Mapping[str, int]:
         """Requests that failed there, by code."""
-        ...
 
     @property
     def calls(self) -> Mapping[CallClass, int]:
         """Delivered calls that were checked, by class."""
-        ...
 
 
 class PlaceCounts(Struct, frozen=True, array_like=True):
@@ -188,7 +186,6 @@ class _Times:
         self.sum = 0.0
 
     def add(self, times: Sequence[float]) -> None:
-        """Count all of these."""
         ordered = sorted(times)
         bounds = zip(self.bounds, self.within, strict=True)
         self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
@@ -226,7 +223,6 @@ class _Place:
         }
 
     def add(self, records: Sequence[Record]) -> None:
-        """Count all of these."""
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])
         used = [record.used for record in records]
@@ -249,7 +245,6 @@ class _Place:
         )
 
     def taken(self, door: str, model: str) -> PlaceCounts:
-        """Return the numbers, of this door and model."""
         return PlaceCounts(
             door,
             model,
@@ -284,9 +279,7 @@ class _Past(Collector):
     """Metrics of events since the start."""
 
     def __init__(
-        self,
-        places: Mapping[tuple[str, str], _Place],
-        refused: Mapping[tuple[str, str, str], int],
+        self, places: Mapping[tuple[str, str], _Place], refused: Mapping[tuple[str, str, str], int]
     ) -> None:
         self._places = places
         self._refused = refused
@@ -403,7 +396,6 @@ class _Present(Collector):
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
-    """Yield what there is of the members of pools."""
     words = "1 for the current state of a member of a pool."
     state = _gauge("pool_member_state", words, "model", "member", "state")
     slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")

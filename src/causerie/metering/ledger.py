@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _GATHERED = 0.1
@@ -90,13 +92,16 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     cache_miss: str = ""
     """Why less of the prompt was cached than the turn before had computed; empty if it was not."""
 
+    @property
+    def moment(self) -> datetime:
+        return _EPOCH + timedelta(microseconds=self.at)
+
 
 class UsageStore(Protocol):
     """Durable storage of records."""
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
-        ...
 
 
 def record_id() -> str:

@@ -152,11 +152,9 @@ class UsageSettlement(Protocol):
 
         Raises :class:`ServiceError` if its usage could not be recorded.
         """
-        ...
 
     async def enter(self, record: Record) -> None:
         """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
-        ...
 
 
 class Charged(Protocol):
@@ -184,12 +182,7 @@ class Meter:
     ) -> Record:
         """The record of a request that begins now; give it to :meth:`write` however it ends."""
         return Record(
-            request_id,
-            door,
-            caller.key,
-            project=caller.project,
-            user=caller.user,
-            labels=labels,
+            request_id, door, caller.key, project=caller.project, user=caller.user, labels=labels
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:

@@ -64,7 +64,6 @@ class RequestLog:
         self._tell(_level(record), self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
-        """Return all facts of the request."""
         return _line(subject, when)
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:

@@ -78,8 +78,6 @@ class AlertDesk(Protocol):
 
     async def see(self, actor: Actor) -> AlertsView:
         """Everything at once."""
-        ...
 
     async def test(self, actor: Actor, channel: str) -> ChannelTest:
         """Send a test to all receivers of a channel now; raises ``NotFound``."""
-        ...

@@ -58,9 +58,6 @@ class PriceRules:
     completion: str | None = None
 
 
-AS_PUBLISHED = PriceRules()
-
-
 @dataclass(frozen=True, slots=True)
 class PickedModel:
     """A model to publish, as it was listed, under this id of the catalog."""
@@ -141,7 +138,6 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    """Return the models of the catalog that have an endpoint of a provider."""
     return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
 
 

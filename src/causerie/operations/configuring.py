@@ -13,8 +13,7 @@ from causerie.accounts.people import Actor
 from causerie.operations.trial import Trial
 
 Settings = Annotated[
-    dict[str, Any],
-    Meta(description="In the form of the configuration file, without `key`."),
+    dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
 ]
 
 
@@ -65,42 +64,32 @@ class Configuring(Protocol):
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Providers first; of each kind those of the file, then the others, oldest first."""
-        ...
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         """One of the database; raises ``NotFound``."""
-        ...
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         """A new one, in force when this returns."""
-        ...
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         """Change one as a whole; in force when this returns."""
-        ...
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         """Switch one on or off."""
-        ...
 
     async def delete(self, actor: Actor, id: str) -> None:
         """Forget one, with its key."""
-        ...
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         """Several changes, checked together: all are in force when this returns, or none."""
-        ...
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         """Return what a provider that is in force lists now; raises ``NotFound``."""
-        ...
 
     async def test(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
         """Try a provider that is not kept, or with an ``entry`` that one as it is."""
-        ...
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         """Try a provider of the file, with its key; raises ``NotFound``."""
-        ...

@@ -84,12 +84,10 @@ class Examination:
 
     @property
     def provider(self) -> str:
-        """Its name."""
         return self._examinee.provider
 
     @property
     def questions(self) -> int:
-        """Number of all questions."""
         return len(self._questions)
 
     @property
@@ -103,7 +101,6 @@ class Examination:
         return self._interview.spent if self._interview is not None else 0
 
     def end(self, state: State, failure: str = "") -> None:
-        """It is over."""
         self.state, self.failure, self.ended = state, failure, self._clock()
 
     async def run(self, keep: Callable[[Result], Awaitable[None]]) -> None:

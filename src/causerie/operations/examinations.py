@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 import structlog
@@ -39,12 +38,7 @@ class Examinations:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -95,7 +89,6 @@ class Examinations:
             made.end("failed", f"it broke off: {failure}")
 
     async def use(self, result: Result) -> None:
-        """It is in force now."""
         await self._stored(self.results.use(result))
 
     async def _keep(self, result: Result) -> None:

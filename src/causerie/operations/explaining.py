@@ -15,7 +15,7 @@ from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.exclusion import TargetExclusion
 from causerie.catalog.listing import Listing
 from causerie.catalog.reasons import reasons
-from causerie.catalog.tariff import Tariff
+from causerie.catalog.tariff import Tariff, plain
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.operations.explanation import (
     ExplainedRefusal,
@@ -262,9 +262,4 @@ def _endpoints(model: Entry) -> Sequence[CatalogEndpoint]:
 
 def prices(tariff: Tariff) -> PriceTexts:
     """For people and programs."""
-    plain = {name: _plain(f"{price:f}") for name, price in tariff.by_million.items()}
-    return PriceTexts(**plain)
-
-
-def _plain(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return PriceTexts(**{name: plain(price) for name, price in tariff.by_million.items()})

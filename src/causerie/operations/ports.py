@@ -39,35 +39,27 @@ class Operations(Protocol):
 
     def doors(self) -> Sequence[str]:
         """The names of all doors, the usual one first."""
-        ...
 
     def models(self) -> Sequence[str]:
         """The ids of all models."""
-        ...
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         """All providers, in the configured order, and this service if it runs models."""
-        ...
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         """One provider; raises ``NotFound``."""
-        ...
 
     async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
         """Begin to probe a model there; ``quick``: what usual clients need, for a minute at most.
 
         Raises ``NotFound``, and ``InvalidRequest`` where a probe is under way or none can be.
         """
-        ...
 
     async def cancel(self, actor: Actor, name: str) -> ProbeView:
         """End the probe under way; raises ``NotFound`` where there was none."""
-        ...
 
     async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
         """Put the newest result in force; raises ``NotFound`` and ``InvalidRequest``."""
-        ...
 
     async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
         """Explain the routing of a request now."""
-        ...

@@ -94,7 +94,6 @@ def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[Entry
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    """Return the aliases that a provider answers for."""
     return [each for each in _aliases(entries) if _models(provider, each)]
 
 
@@ -121,7 +120,6 @@ def _aliases(entries: Sequence[EntryView]) -> Iterator[EntryView]:
 
 
 def _models(provider: str, alias: EntryView) -> Sequence[str]:
-    """Return the models of a provider that an alias has as targets."""
     targets = alias.settings.get("targets")
     return [
         str(each.get("model"))
@@ -158,7 +156,6 @@ def published_price(one: ListedModel) -> Mapping[str, str]:
 
 
 def money(amount: str | Decimal) -> str:
-    """Return an amount as the configuration has it."""
     try:
         return f"{Decimal(amount).quantize(_DIGITS).normalize():f}"
     except InvalidOperation:

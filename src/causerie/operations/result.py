@@ -4,41 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
-from typing import Literal
 
 from msgspec import Struct
 
-from causerie.operations.interviewing import CompletedInterview
+from causerie.operations.interviewing import Answer, CompletedInterview, Found
 from causerie.probe.entry import ProbedModel
-from causerie.probe.interview import Finding
 from causerie.probe.subject import Thinking
-from causerie.probe.verdict import Grade
 
-Answer = Literal["yes", "partly", "no", "unclear"]
 _WORST: tuple[Answer, ...] = ("no", "unclear", "partly", "yes")
-
-
-class RecordedExchange(Struct, frozen=True, kw_only=True):
-    """One request and its reply, in words."""
-
-    asked: str
-    came: str
-    seconds: float
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """One question: by which rule, what came out and how, what was seen.
-
-    ``decides`` are the parameters that it shows to be supported.
-    """
-
-    id: str
-    rule: str
-    question: str
-    decides: tuple[str, ...]
-    answer: Answer
-    how: str
-    evidence: tuple[RecordedExchange, ...]
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -65,7 +38,6 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(provider: str, asked: CompletedInterview, at: datetime) -> Result:
-        """From an interview."""
         found = asked.entry
         return Result(
             provider=provider,
@@ -81,11 +53,10 @@ class Result(Struct, frozen=True, kw_only=True):
             continues=found.continues,
             evidence=found.evidence,
             overclaimed=found.overclaimed,
-            findings=tuple(map(_found, asked.findings)),
+            findings=tuple(map(Found.of, asked.findings)),
         )
 
     def entry(self) -> ProbedModel:
-        """As the configuration has it."""
         return ProbedModel(
             id=self.model,
             context_length=self.context_length,
@@ -110,31 +81,3 @@ class Result(Struct, frozen=True, kw_only=True):
         for found in self.findings:
             for name in found.decides:
                 yield name, found
-
-
-def _found(finding: Finding) -> Found:
-    question, verdict = finding.question, finding.verdict
-    return Found(
-        id=question.id,
-        rule=question.rule,
-        question=question.words,
-        decides=question.decides,
-        answer=_answer(verdict.grade),
-        how=verdict.how,
-        evidence=tuple(
-            RecordedExchange(asked=one.asked, came=one.came, seconds=one.seconds)
-            for one in finding.exchanges
-        ),
-    )
-
-
-def _answer(grade: Grade) -> Answer:
-    match grade:
-        case Grade.YES:
-            return "yes"
-        case Grade.PARTLY:
-            return "partly"
-        case Grade.NO:
-            return "no"
-        case Grade.UNCLEAR:
-            return "unclear"

@@ -5,16 +5,13 @@ What cannot be read counts as none: everything in it can be measured again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import structlog
 from msgspec import Struct, structs
 
-from causerie.errors import StoreUnavailable
 from causerie.operations.result import Result
 
 _log = structlog.get_logger(__name__)
@@ -36,11 +33,9 @@ class ResultStore(Protocol):
 
     async def of(self, provider: str) -> Mapping[str, str]:
         """Return what is kept of a provider, by model."""
-        ...
 
     async def put(self, provider: str, model: str, kept: str) -> None:
         """Keep this of a model in place of what was kept."""
-        ...
 
 
 class Results:
@@ -55,35 +50,18 @@ class Results:
         return {model: _read(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
-        """Keep a new one."""
         before = (await self.of(result.provider)).get(result.model, NOTHING)
         await self._put(Kept(newest=result, used=before.used), result)
 
     async def use(self, result: Result) -> None:
-        """It is in force now."""
         used = structs.replace(result, used=True)
         await self._put(Kept(newest=used, used=used), result)
-
-    async def take_over(self, folder: Path) -> None:
-        """Keep what former versions left in files of this folder, and remove the files."""
-        for file in await asyncio.to_thread(lambda: sorted(folder.glob("*.json"))):
-            try:
-                await self._take_over(file)
-            except (OSError, StoreUnavailable) as failure:
-                _log.warning("result of a probe is left", file=str(file), error=str(failure))
-
-    async def _take_over(self, file: Path) -> None:
-        kept = _read(await asyncio.to_thread(file.read_bytes))
-        result = kept.newest or kept.used
-        if result is not None and result.model not in await self.of(result.provider):
-            await self._put(kept, result)
-        await asyncio.to_thread(file.unlink)
 
     async def _put(self, kept: Kept, of: Result) -> None:
         await self._store.put(of.provider, of.model, msgspec.json.encode(kept).decode())
 
 
-def _read(text: str | bytes) -> Kept:
+def _read(text: str) -> Kept:
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError as failure:

@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 
 from causerie.operations.examination import State
 from causerie.operations.explanation import PriceTexts
+from causerie.operations.interviewing import Found
 from causerie.operations.matrix import Cell
-from causerie.operations.result import Found, Result
+from causerie.operations.result import Result
 from causerie.probe.subject import Thinking
 
 

@@ -40,7 +40,6 @@ class ProbedModel:
 
 
 def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
-    """Return the entry of the configuration for the findings."""
     return ProbedModel(
         id=subject.model,
         context_length=subject.context_length,

@@ -29,7 +29,6 @@ class RequestSender(Protocol):
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """Return the reply within ``seconds``; no behaviour of the server raises an exception."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,6 @@ class Interview:
         return self._answers and not self._ended and not self._crowded
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
-        """Yield one finding a question, in order."""
         for question in questions:
             self._asking(question)
             reason = self._why_not(question)

@@ -13,7 +13,6 @@ Messages = Sequence[Mapping[str, object]]
 
 
 def user(text: str) -> dict[str, object]:
-    """Return a message of the user."""
     return {"role": "user", "content": text}
 
 

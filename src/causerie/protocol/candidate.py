@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from causerie.protocol.bounds import UNBOUNDED, TokenBounds
+
+class TokenBounds(Struct, frozen=True):
+    """In tokens; ``None`` is as much as whoever answers can. A context is of prompt and output."""
+
+    context_length: int | None = None
+    max_output_tokens: int | None = None
+
+
+UNBOUNDED = TokenBounds()
 
 
 class Candidate(Struct, frozen=True):

@@ -81,7 +81,6 @@ class ResponseContext(Struct, frozen=True):
     """Name of the provider that serves it."""
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
-        """A chunk of this completion."""
         return Chunk(
             id=self.identity.id,
             created=self.identity.created,
@@ -118,7 +117,6 @@ class ResponseContext(Struct, frozen=True):
         return list(starmap(self.answer, by_choice))
 
     def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
-        """One choice of a plain answer."""
         texts: list[str] = []
         thoughts: list[ReasoningDelta] = []
         logprobs: list[TokenLogprob] = []

@@ -53,7 +53,6 @@ Effort = Annotated[str, Meta(extra_json_schema={"enum": list(EFFORTS)})]
 Empty = Annotated[tuple[Any, ...], Meta(max_length=0)]
 TextOnly = Annotated[tuple[Literal["text"], ...], Meta(min_length=1, max_length=1)]
 
-_BOOLEAN_OR_NULL = {"type": ["boolean", "null"]}
 _UNSET = "default"
 
 
@@ -67,10 +66,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         Temperature | None,
         Meta(description="0 is greedy; 1 is neutral."),
         Facts(
-            origin="common",
-            neutral=(1.0,),
-            gguf="temp",
-            control=Control(first=True, unset=_UNSET),
+            origin="common", neutral=(1.0,), gguf="temp", control=Control(first=True, unset=_UNSET)
         ),
     ] = None
     top_k: Annotated[

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, structs
 
-from causerie.protocol.bounds import UNBOUNDED, TokenBounds
+from causerie.protocol.candidate import UNBOUNDED, TokenBounds
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.preferences import INDIFFERENT, Preferences
 

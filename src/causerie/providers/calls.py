@@ -44,7 +44,6 @@ def is_object(arguments: object) -> bool:
 
 
 def new_call_id() -> str:
-    """An id that no other call has."""
     return f"call_{secrets.token_hex(12)}"
 
 
@@ -90,7 +89,6 @@ class Brackets:
         self.closed = False
 
     def read(self, text: str) -> None:
-        """Read on."""
         at = 0
         while at < len(text):
             at = self._string(text, at) if self._quoted else self._outside(text, at)

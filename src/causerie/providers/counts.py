@@ -54,13 +54,7 @@ def counted(last: Told, pieces: int, answers: Iterable[AnswerStart], request: Ch
         prompt = prompt_estimate(request)
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
-    return Usage(
-        prompt,
-        completion,
-        min(_cached(told), prompt),
-        min(reasoning, completion),
-        unsure,
-    )
+    return Usage(prompt, completion, min(_cached(told), prompt), min(reasoning, completion), unsure)
 
 
 def _made(pieces: int, size: int) -> int:

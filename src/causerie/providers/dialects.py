@@ -93,12 +93,7 @@ OPENAI = Dialect(
     fetches=True,
 )
 
-AZURE = replace(
-    OPENAI,
-    name="azure",
-    server="Azure OpenAI, by its v1 API",
-    api=Api(key="api-key"),
-)
+AZURE = replace(OPENAI, name="azure", server="Azure OpenAI, by its v1 API", api=Api(key="api-key"))
 
 AZURE_DEPLOYMENTS = replace(
     AZURE,
@@ -140,10 +135,7 @@ LLAMA_SERVER = Dialect(
     name="llama-server",
     server="llama.cpp's server",
     thinking=ThinkingControl(
-        "template",
-        efforts=_AS_THEY_ARE,
-        effort_in_template=True,
-        budget="thinking_budget_tokens",
+        "template", efforts=_AS_THEY_ARE, effort_in_template=True, budget="thinking_budget_tokens"
     ),
     accepts=_ENGINES - {"repetition_penalty", "min_tokens", "stop_token_ids"},
     knows=_SAMPLERS,

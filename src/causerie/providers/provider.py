@@ -180,7 +180,6 @@ class Provider:
                     self.listed = ids[:_MOST_LISTED]
 
     async def close(self) -> None:
-        """Close its connections."""
         await self._client.close()
 
     @asynccontextmanager

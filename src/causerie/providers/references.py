@@ -43,7 +43,6 @@ def check_references(fields: Mapping[str, Any], body: bytes) -> None:
 
 
 def _schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each with its place in the request."""
     for index, tool in enumerate(fields.get("tools") or ()):
         yield f"tools[{index}].function.parameters", tool["function"].get("parameters")
     shape = fields.get("response_format") or {}

@@ -11,7 +11,6 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec import Struct
@@ -108,12 +107,7 @@ class ProviderReply(Struct, eq=False):
         provider.enter()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             if self._stream is not None:
                 await self._stream.leave()

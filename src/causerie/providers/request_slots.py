@@ -29,5 +29,4 @@ class RequestSlots:
         return True
 
     def give_back(self) -> None:
-        """The slot is free again."""
         self._taken -= 1

@@ -13,11 +13,9 @@ class Separator(Protocol):
 
     def feed(self, text: str) -> Sequence[ContentEvent]:
         """Reasoning and text, as far as it is known which is which."""
-        ...
 
     def finish(self) -> Sequence[ContentEvent]:
         """Return the events held back, at the end of the content."""
-        ...
 
 
 class Separators(Protocol):
@@ -25,8 +23,6 @@ class Separators(Protocol):
 
     def may_begin(self, text: str) -> bool:
         """Return true if content that begins like this may begin with reasoning."""
-        ...
 
     def separator(self) -> Separator:
         """One for a choice."""
-        ...

@@ -53,7 +53,6 @@ class Attempt(Struct, eq=False):
 
     @property
     def target(self) -> str:
-        """The name of the target."""
         return self.target_state.name
 
     def __str__(self) -> str:

@@ -38,11 +38,9 @@ class ReplyObserver(Protocol):
 
     def see(self, batch: Batch) -> None:
         """This is passed on."""
-        ...
 
     def forget(self) -> None:
         """The reply begins anew."""
-        ...
 
 
 class Execution(TargetSelector, eq=False):

@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -53,12 +52,7 @@ class HealthChecker:
         self._stack.push_async_callback(_end, tasks)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def _watch(self, check: Check) -> None:

@@ -69,8 +69,7 @@ async def race(
             if (failure := _failure(asking)) is not None and is_last_word(failure):
                 break
             await asyncio.wait(
-                [task for task in started if not task.done()],
-                return_when=asyncio.FIRST_COMPLETED,
+                [task for task in started if not task.done()], return_when=asyncio.FIRST_COMPLETED
             )
         losers = [
             (attempt, _failure(task)) for task, attempt in started.items() if attempt is not winner

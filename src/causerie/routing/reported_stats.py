@@ -44,19 +44,16 @@ class ReportedLatencyStats(LatencyStats):
         self.own_answer = float("-inf")
 
     def answered(self, seconds: float, now: float) -> None:
-        """As in the base."""
         super().answered(seconds, now)
         self.own_answer = max(self.own_answer, now)
         self._first_tokens.append((seconds, now))
         self._count += 1
 
     def failed(self) -> None:
-        """As in the base."""
         super().failed()
         self._down += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
-        """As in the base."""
         super().wrote(tokens, seconds, now)
         self._speeds.append((tokens, seconds, now))
 

@@ -71,13 +71,7 @@ class Router:
     ) -> None:
         self.begin_target: BeginTarget = begin_target  # of one that is new or has changed
         self._context = RoutingContext(
-            {},
-            budget,
-            Hedges(),
-            clock,
-            chance or random.Random().random,
-            pause,
-            LastTargets(),
+            {}, budget, Hedges(), clock, chance or random.Random().random, pause, LastTargets()
         )
         self.replace(targets, admission_queues or {})
 
@@ -147,11 +141,9 @@ class Router:
         return explain(candidates, context.target_states, request, last)
 
     def target_states(self) -> Sequence[TargetState]:
-        """All targets."""
         return list(self._context.target_states.values())
 
     def target_state(self, name: str) -> TargetState | None:
-        """The target of that name."""
         return self._context.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
@@ -176,5 +168,4 @@ class Router:
             target_state.call_stats.add(classes)
 
     def status(self) -> list[TargetStatus]:
-        """Return the state of every target."""
         return [target_state.status() for target_state in self._context.target_states.values()]

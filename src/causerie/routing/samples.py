@@ -30,7 +30,6 @@ class Samples:
         self._known: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
-        """One more."""
         self._made.append((now, value))
         if self._empty:
             self._empty = False

@@ -85,11 +85,9 @@ class Target(Protocol):
         With ``partial`` the reply goes on after it: events and counts are of
         what is new only, and the output limit is lower by what there is.
         """
-        ...
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return true if this target can continue ``partial``."""
-        ...
 
 
 class QueuePlace(Protocol):
@@ -104,4 +102,3 @@ class AdmissionQueue(Protocol):
 
     def enter(self, places: int) -> AbstractAsyncContextManager[QueuePlace]:
         """Hold places while the block runs; raises ``Overloaded`` where there are none."""
-        ...

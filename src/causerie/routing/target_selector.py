@@ -64,7 +64,6 @@ class TargetSelector(Struct, eq=False):
         return self.attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
-        """Return true if the budget is used up."""
         return self._left < 1 or self._seconds >= self.context.budget.seconds
 
     @property

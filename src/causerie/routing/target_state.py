@@ -137,7 +137,6 @@ class TargetState:
         return state
 
     def status(self) -> TargetStatus:
-        """Return its current state."""
         breaker = self.breaker
         return TargetStatus(
             name=self.name,
@@ -152,7 +151,6 @@ class TargetState:
         )
 
     def target_stats(self) -> TargetStats:
-        """Return its current state, with measurements."""
         latency_stats = self.latency_stats
         return TargetStats(
             up=self.state() == "up",

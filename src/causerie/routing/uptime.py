@@ -20,7 +20,6 @@ class _Window:
         self._answered = self._failed = 0
 
     def add(self, minute: Minute) -> None:
-        """Count a minute that is over."""
         self._minutes.append(minute)
         self._answered += minute.answered
         self._failed += minute.failed

@@ -45,8 +45,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     allow_http: Annotated[
-        bool,
-        Meta(description="Whether `url` may begin with `http://` and name another machine."),
+        bool, Meta(description="Whether `url` may begin with `http://` and name another machine.")
     ] = False
     ca_file: Annotated[
         Text | None,
@@ -118,7 +117,6 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    """Everything that is wrong with it."""
     yield from _names(alerts)
     for index, webhook in enumerate(alerts.webhooks):
         yield from _webhook(("alerts", "webhooks", index), webhook)

@@ -9,8 +9,7 @@ from msgspec import Meta, Struct
 from causerie.settings.values import Text, WebAddress
 
 Colour = Annotated[
-    str,
-    Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", extra={"words": "a colour like `#0f6b5c`"}),
+    str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", extra={"words": "a colour like `#0f6b5c`"})
 ]
 Contact = Annotated[
     str,

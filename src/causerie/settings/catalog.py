@@ -59,8 +59,7 @@ class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
         Quantization | None, Meta(description="Number type of its weights. Unset: not known.")
     ] = None
     keeps_data: Annotated[
-        bool,
-        Meta(description="Whether it may keep what it is sent; such requests can avoid it."),
+        bool, Meta(description="Whether it may keep what it is sent; such requests can avoid it.")
     ] = True
 
     @property
@@ -81,10 +80,7 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     description: Annotated[str, Meta(description="A few sentences for the catalog.")] = ""
     created: Annotated[
         datetime.date | None,
-        Meta(
-            description="When the model came out.",
-            extra={"words": "a day like `2026-11-21`"},
-        ),
+        Meta(description="When the model came out.", extra={"words": "a day like `2026-11-21`"}),
     ] = None
     ends: Annotated[
         datetime.date | None,
@@ -111,8 +107,7 @@ class FreeSettings(Struct, frozen=True, kw_only=True):
     requests_per_minute: Annotated[Count, Meta(description="Requests per minute.")] = 20
     concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
     requests_per_day: Annotated[
-        Count,
-        Meta(description="Requests a day (UTC) of an account with keys in the database."),
+        Count, Meta(description="Requests a day (UTC) of an account with keys in the database.")
     ] = 50
     paid_requests_per_day: Annotated[
         Count, Meta(description="The same for one into which money was put.")

@@ -10,11 +10,11 @@ from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSetti
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.price import PriceSettings
 from causerie.settings.problems import Broken
+from causerie.settings.provider_rules import target_rules
 from causerie.settings.tree import Settings
 
 
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with the catalog."""
     for index, entry in enumerate(settings.catalog):
         yield from _entry(("catalog", index), entry, settings)
 
@@ -36,20 +36,7 @@ def _entry(at: KeyPath, entry: CatalogModelSettings, settings: Settings) -> Iter
 def _endpoint(
     at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
 ) -> Iterator[Broken]:
-    providers = [provider.name for provider in settings.providers]
-    models = [model.id for model in settings.models]
-    if endpoint.provider is not None and endpoint.provider not in providers:
-        known = ", ".join(providers) or "none"
-        advice = f'no provider is named "{endpoint.provider}"; known: {known}'
-        yield Broken((*at, "provider"), advice, relies_on=(("providers",),))
-    if endpoint.provider is None and endpoint.model not in models:
-        known = ", ".join(models) or "none"
-        yield Broken(
-            (*at, "model"),
-            f'no model of our own has the id "{endpoint.model}"; known: {known}; '
-            "a model of a provider needs `provider`",
-            relies_on=(("models",), (*at, "provider")),
-        )
+    yield from target_rules(at, endpoint, settings)
     parameters = HONOURED | HINTS
     for name in endpoint.supported_parameters or ():
         if name not in parameters:

@@ -21,13 +21,6 @@ from causerie.settings.problems import Problem, dotted
 
 S = TypeVar("S", bound=msgspec.Struct)
 _WRONG: Any = object()  # the value of a setting that cannot be used
-_RENAMED = {
-    ("endpoints",): "providers",
-    ("aliases", "targets", "endpoint"): "provider",
-    ("catalog", "offers"): "endpoints",
-    ("catalog", "endpoints", "endpoint"): "provider",
-}
-"""Keys of earlier versions, by the tables that they stood in, and what they are called now."""
 _USER = re.compile(r"//[^/\s]*@")
 
 
@@ -118,12 +111,6 @@ class SettingsDecoder:
             return _WRONG
 
     def _unknown(self, path: Path, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
-        tables = tuple(part for part in path if isinstance(part, str))
-        now = _RENAMED.get((*tables, key))
-        if now is not None:
-            self.faults.append((*path, now))
-            self._tell((*path, key), f"is called `{now}` now")
-            return
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         advice = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
         meant = near[0] if near and near[0] not in table else key
@@ -185,7 +172,6 @@ def table_of(bare: Any) -> type[msgspec.Struct] | None:
 
 
 def metas(kind: Any) -> list[msgspec.Meta]:
-    """The annotations of a type."""
     if get_origin(kind) is not Annotated:
         return []
     first, *rest = get_args(kind)

@@ -20,7 +20,6 @@ _BEHIND = {
 
 
 def door_rules(settings: Settings) -> Iterator[Broken]:
-    """Everything that is wrong with the doors."""
     every = door_addresses(settings)
     listed = [way for way in every if not way.own]
     if not listed:

@@ -80,10 +80,7 @@ def _block(array: Path, values: Mapping[str, object], remarks: Mapping[str, str]
 
 
 def _replaced(
-    lines: Sequence[str],
-    table: Path,
-    numbers: Mapping[Path, int],
-    written: Mapping[str, list[str]],
+    lines: Sequence[str], table: Path, numbers: Mapping[Path, int], written: Mapping[str, list[str]]
 ) -> list[str]:
     """The values in their old places; those that are new behind the last own one."""
     spans = {name: _span((*table, name), numbers, lines) for name in written}
@@ -202,7 +199,7 @@ def _plain(value: object) -> object:
 def _statement(name: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
-    line = f"{_key(name)} = {_value(value)}"
+    line = f"{_key(name)} = {as_toml(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
     return [f"{_key(name)} = [{comment}", *_wrapped(value), "]"]
@@ -211,26 +208,26 @@ def _statement(name: str, value: object, remark: str) -> list[str]:
 def _wrapped(items: Sequence[object]) -> list[str]:
     rows = [""]
     for item in items:
-        word = _value(item) + ","
+        word = as_toml(item) + ","
         if len(rows[-1]) + len(word) > _WIDTH - 4:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
     return [f"  {row}" for row in rows]
 
 
-def _value(value: object) -> str:
+def as_toml(value: object) -> str:
     """JSON's texts, numbers, lists and truths are TOML's too."""
     if isinstance(value, Mapping):
-        pairs = (f"{_key(name)} = {_value(item)}" for name, item in value.items())
+        pairs = (f"{_key(name)} = {as_toml(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(as_toml, value)) + "]"
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
     """Return the name as a key, in quotes where it needs them."""
-    return name if _BARE.fullmatch(name) else _value(name)
+    return name if _BARE.fullmatch(name) else as_toml(name)
 
 
 def _dotted(path: Path) -> str:

@@ -7,15 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings.provider import TlsSettings
-from causerie.settings.values import (
-    Count,
-    KeyPlace,
-    Natural,
-    Size,
-    Text,
-    WebAddress,
-    byte_count,
-)
+from causerie.settings.values import Count, KeyPlace, Natural, Size, Text, WebAddress, byte_count
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -102,7 +94,6 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_cache_bytes(self) -> int | None:
-        """The memory for prompts as a number of bytes."""
         return byte_count(self.prompt_cache) if self.prompt_cache is not None else None
 
 
@@ -131,8 +122,7 @@ class KvEvents(Struct, frozen=True, kw_only=True):
         Meta(description="Port of the replay endpoint. Unset: what was missed is not asked for."),
     ] = None
     ranks: Annotated[
-        Count,
-        Meta(description="Data-parallel ranks of each server: so many ports, from these on."),
+        Count, Meta(description="Data-parallel ranks of each server: so many ports, from these on.")
     ] = 1
 
 

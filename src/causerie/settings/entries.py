@@ -44,7 +44,6 @@ class Entry:
 
     @property
     def key(self) -> EntryKey:
-        """Return what tells it from others."""
         return self.section, self.name
 
     @property

@@ -60,7 +60,6 @@ _ENGINES = ("llamacpp", "openvino", "vllm", "fake")
 
 
 def tables_of(settings: Settings, section: Section) -> Sequence[Any]:
-    """Return the tables of a section."""
     found: Any = settings
     for part in PATHS[section]:
         found = getattr(found, part)

@@ -25,7 +25,6 @@ ELSEWHERE = {
 
 
 def variables() -> Mapping[str, str]:
-    """The environment as it is now."""
     return dict(os.environ)
 
 

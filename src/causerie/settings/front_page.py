@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.settings.addresses import (
-    DoorAddress,
-    default_address,
-    door_addresses,
-    has_accounts,
-)
+from causerie.settings.addresses import DoorAddress, default_address, door_addresses, has_accounts
 from causerie.settings.door_rules import is_loopback
 from causerie.settings.tree import Settings
 

@@ -91,7 +91,6 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
 
 
 def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
-    """Everything that is wrong with providers."""
     taken: dict[str, KeyPath] = {}
     for index, provider in enumerate(providers):
         at: KeyPath = ("identity_providers", index)

@@ -86,7 +86,6 @@ class _Layers:
     text: str | None = None
 
     def put(self, path: KeyPath, value: object, origin: str) -> None:
-        """Set one value over what is there."""
         table: Any = self.values
         for part in path[:-1]:
             table = table.setdefault(part, {})
@@ -321,7 +320,6 @@ def _put_known(values: dict[str, Any]) -> None:
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
-    """Return true if the file has the key."""
     table: Any = values
     for part in path:
         if not isinstance(table, Mapping) or part not in table:

@@ -10,8 +10,7 @@ from msgspec import Meta, Struct
 Money = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z",
-        extra={"words": 'an amount as text, like `"0.15"`'},
+        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z", extra={"words": 'an amount as text, like `"0.15"`'}
     ),
 ]
 

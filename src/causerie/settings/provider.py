@@ -28,8 +28,7 @@ class TimeoutSettings(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
     ] = 5.0
     first_token: Annotated[
-        Patience,
-        Meta(description="From a request to be streamed to its first content."),
+        Patience, Meta(description="From a request to be streamed to its first content.")
     ] = 120.0
     between_chunks: Annotated[
         Patience, Meta(description="From one piece of content to the next.")
@@ -67,8 +66,7 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
         Annotated[
             str,
             Meta(
-                pattern=r"^(/[!-~]*)?\Z",
-                extra={"words": "a path like `/models`, or an empty text"},
+                pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}
             ),
         ],
         Meta(description="Path below `base_url` that is asked for; empty: it is not asked."),
@@ -126,16 +124,12 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     dialect: Annotated[
-        Text,
-        Meta(description="What kind of server it is; see [dialects](dialects.md)."),
+        Text, Meta(description="What kind of server it is; see [dialects](dialects.md).")
     ] = "generic"
     api_version: Annotated[
         Annotated[
             str,
-            Meta(
-                pattern=r"^[0-9A-Za-z.-]{1,40}\Z",
-                extra={"words": "a version like `2024-10-21`"},
-            ),
+            Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"}),
         ]
         | None,
         Meta(description="The `api-version` of requests, for dialect `azure-deployments`."),

@@ -14,6 +14,7 @@ from causerie.providers.dialects import DIALECTS
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings.alias import AliasSettings, AliasTarget
+from causerie.settings.catalog import CatalogEndpointSettings
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
@@ -133,8 +134,6 @@ def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
 def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Broken]:
     if not alias.targets:
         yield Broken((*at, "targets"), "is empty; name at least one who answers")
-    providers = [provider.name for provider in settings.providers]
-    models = [model.id for model in settings.models]
     seen: set[str] = set()
     for index, target in enumerate(alias.targets):
         place: KeyPath = (*at, "targets", index)
@@ -142,18 +141,27 @@ def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Br
             yield Broken(place, f'"{target.name}" is in the list already')
         seen.add(target.name)
         yield from _wildcard(place, alias, target)
-        if target.provider is not None and target.provider not in providers:
-            known = ", ".join(providers) or "none"
-            advice = f'no provider is named "{target.provider}"; known: {known}'
-            yield Broken((*place, "provider"), advice, relies_on=(("providers",),))
-        if target.provider is None and target.model not in models:
-            known = ", ".join(models) or "none"
-            yield Broken(
-                (*place, "model"),
-                f'no model of our own has the id "{target.model}"; known: {known}; '
-                "a model of a provider needs `provider`",
-                relies_on=(("models",), (*place, "provider")),
-            )
+        yield from target_rules(place, target, settings)
+
+
+def target_rules(
+    at: KeyPath, target: AliasTarget | CatalogEndpointSettings, settings: Settings
+) -> Iterator[Broken]:
+    """Check that the provider of a target exists, or else its model among our own."""
+    providers = [provider.name for provider in settings.providers]
+    models = [model.id for model in settings.models]
+    if target.provider is not None and target.provider not in providers:
+        known = ", ".join(providers) or "none"
+        advice = f'no provider is named "{target.provider}"; known: {known}'
+        yield Broken((*at, "provider"), advice, relies_on=(("providers",),))
+    if target.provider is None and target.model not in models:
+        known = ", ".join(models) or "none"
+        yield Broken(
+            (*at, "model"),
+            f'no model of our own has the id "{target.model}"; known: {known}; '
+            "a model of a provider needs `provider`",
+            relies_on=(("models",), (*at, "provider")),
+        )
 
 
 def _wildcard(at: KeyPath, alias: AliasSettings, target: AliasTarget) -> Iterator[Broken]:

@@ -58,8 +58,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = "write"
     offline_seconds: Annotated[
-        Seconds,
-        Meta(description="How long keys that are known go on while the database is away."),
+        Seconds, Meta(description="How long keys that are known go on while the database is away.")
     ] = 600.0
 
     secret_keys: Annotated[
@@ -87,12 +86,11 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
         tuple[Digest, ...],
         Meta(
             description="Digests of keys by which programs of operators use the management API; "
-            "`causerie key` makes them.",
+            "`causerie key` makes them."
         ),
     ] = ()
     api_requests_per_minute: Annotated[
-        Count,
-        Meta(description="How often a key may use the management API within a minute."),
+        Count, Meta(description="How often a key may use the management API within a minute.")
     ] = 600
     sign_up: Annotated[
         bool,

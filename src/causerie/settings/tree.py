@@ -56,8 +56,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Meta(description="Port to listen on; 0 takes a free one."),
     ] = 8000
     public_host: Annotated[
-        HostName,
-        Meta(description="Base of the host names: a door answers at `NAME.` and this."),
+        HostName, Meta(description="Base of the host names: a door answers at `NAME.` and this.")
     ] = "localhost"
     hosts: Annotated[
         tuple[HostName, ...],
@@ -287,16 +286,14 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
         Meta(description="How the model writes thinking and tool calls. Unset: detected."),
     ] = None
     template: Annotated[
-        Text | None,
-        Meta(description="A file with a chat template, in place of the model's own."),
+        Text | None, Meta(description="A file with a chat template, in place of the model's own.")
     ] = None
     max_output_tokens: Annotated[
         Count | None,
         Meta(description="Output limit where a request sets none. Unset: the rest of the context."),
     ] = None
     preload: Annotated[
-        bool | None,
-        Meta(description="Load at start. Unset: only when it is the only model."),
+        bool | None, Meta(description="Load at start. Unset: only when it is the only model.")
     ] = None
     idle_unload_seconds: Annotated[
         Seconds | None, Meta(description="Unload after this long without a request. Unset: never.")
@@ -333,8 +330,7 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
         Meta(description='Memory for all loaded models, like `"6GiB"`. Unset: no limit.'),
     ] = None
     load_seconds: Annotated[
-        Patience,
-        Meta(description="A model that has not loaded in this time has failed."),
+        Patience, Meta(description="A model that has not loaded in this time has failed.")
     ] = 600.0
     load_wait_seconds: Annotated[
         Seconds, Meta(description="How long a request waits for its model to load.")
@@ -342,7 +338,6 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
 
     @property
     def memory_budget_bytes(self) -> int | None:
-        """The budget as a number of bytes."""
         return byte_count(self.memory_budget) if self.memory_budget is not None else None
 
 

@@ -21,7 +21,6 @@ _EITHER = ("address", "addresses", "context", "parallel")
 
 
 def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
-    """Everything that is wrong with them."""
     yield from _option_rules(at, vllm)
     if vllm.key is not None:
         yield from secret_rules((*at, "key"), vllm.key)

@@ -20,13 +20,12 @@ from causerie.store.tables import alert_deliveries, alerts
 
 
 class SqlAlertBook:
-    """Alerts and deliveries of one database."""
+    """Implements :class:`AlertBook` in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        """All that are kept, newest first."""
         query = (
             select(alerts)
             .where(alerts.c.kind.in_(AlertKind))
@@ -42,18 +41,7 @@ class SqlAlertBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        """Keep an alert of a level that was not reached yet, with its deliveries."""
-        alert = StoredAlert(
-            key=condition.key,
-            kind=condition.kind,
-            summary=condition.summary,
-            details=condition.details,
-            level=condition.level,
-            recovers=condition.recovers,
-            since=now,
-            seen_at=now,
-        )
-        values = row_of(alerts, alert)
+        values = row_of(alerts, StoredAlert.fired(condition, now))
         insert = sqlite.insert if self._database.sqlite else postgresql.insert
         over = alerts.c.resolved_at
         statement = (
@@ -62,7 +50,7 @@ class SqlAlertBook:
             .on_conflict_do_update(
                 index_elements=["key"],
                 set_={name: value for name, value in values.items() if name != "key"},
-                where=(alerts.c.level < alert.level) & or_(over.is_(None), over <= quiet_since),
+                where=(alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
             )
         )
         async with self._database.writing() as connection:
@@ -72,7 +60,6 @@ class SqlAlertBook:
         return first is not None
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
-        """These hold still."""
         if not keys:
             return
         async with self._database.writing() as connection:
@@ -84,7 +71,6 @@ class SqlAlertBook:
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        """End an alert that nobody has seen since."""
         where = (alerts.c.key == key) & (alerts.c.level > 0) & (alerts.c.seen_at <= unseen_since)
         statement = alerts.update().where(where).values(level=0, resolved_at=now)
         async with self._database.writing() as connection:
@@ -94,7 +80,6 @@ class SqlAlertBook:
         return first
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
-        """Count the deliveries since, by channel and address."""
         table = alert_deliveries
         query = (
             select(table.c.channel, table.c.to, func.count())
@@ -106,7 +91,6 @@ class SqlAlertBook:
         return {(channel, to): count for channel, to, count in found}
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
-        """Take up to so many that are due."""
         table = alert_deliveries
         query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
         async with self._database.reading() as connection:
@@ -125,19 +109,16 @@ class SqlAlertBook:
         return taken
 
     async def settle(self, delivery: Delivery) -> None:
-        """Keep the state of a delivery."""
         async with self._database.writing() as connection:
             await upsert(connection, alert_deliveries, row_of(alert_deliveries, delivery))
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
-        """Return the newest."""
         table = alert_deliveries
         query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
         async with self._database.reading() as connection:
             return [_delivery(row) for row in (await connection.execute(query)).mappings()]
 
     async def forget(self, before: datetime) -> None:
-        """Remove what has ended and what was not seen since."""
         table = alert_deliveries
         async with self._database.writing() as connection:
             await connection.execute(alerts.delete().where(alerts.c.seen_at < before))

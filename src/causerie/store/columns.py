@@ -6,7 +6,6 @@ column type rounds them, and they compare and add up exactly everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -49,11 +48,9 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """To the database."""
         return None if value is None else microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
         return None if value is None else moment_of(value)
 
 
@@ -64,7 +61,6 @@ class Money(TypeDecorator[Decimal]):
     cache_ok = True
 
     def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
-        """To the database."""
         return None if value is None else billionths(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
@@ -72,61 +68,31 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else amount_of(int(value))
 
 
-class NameSet(TypeDecorator[frozenset[str]]):
-    """A set of names, kept as a sorted JSON list. ``NULL`` is not the empty set."""
+class JsonText(TypeDecorator[Any]):
+    """A value of this ``kind``, kept as JSON: a set as a sorted list.
+
+    ``missing`` is kept where there is none; without it ``NULL``, which is not the empty set.
+    """
 
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> str | None:
-        """To the database."""
-        return None if value is None else msgspec.json.encode(sorted(value)).decode()
+    def __init__(self, kind: Any, missing: str | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.missing = missing
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> frozenset[str] | None:
-        """From the database."""
-        return None if value is None else msgspec.json.decode(value, type=frozenset[str])
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return self.missing
+        plain = sorted(value) if isinstance(value, set | frozenset) else value
+        return msgspec.json.encode(plain).decode()
 
-
-class Lines(TypeDecorator[tuple[str, ...]]):
-    """Lines of text in their order, kept as a JSON list."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> str:
-        """To the database."""
-        return msgspec.json.encode(value).decode() if value else "[]"
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
-        """From the database."""
-        return msgspec.json.decode(value or "[]", type=tuple[str, ...])
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        stored = value or self.missing
+        return None if stored is None else msgspec.json.decode(stored, type=self.kind)
 
 
-class Json(TypeDecorator[dict[str, Any]]):
-    """A JSON object."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str:
-        """To the database."""
-        return msgspec.json.encode(value or {}).decode()
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any]:
-        """From the database."""
-        return msgspec.json.decode(value or "{}", type=dict[str, Any])
-
-
-class Details(TypeDecorator[dict[str, str]]):
-    """Facts by name, kept as JSON."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: dict[str, str] | None, dialect: Dialect) -> str:
-        """To the database."""
-        return msgspec.json.encode(value or {}).decode()
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, str]:
-        """From the database."""
-        return msgspec.json.decode(value or "{}", type=dict[str, str])
+NAME_SET = JsonText(frozenset[str])
+LINES = JsonText(tuple[str, ...], "[]")
+JSON_OBJECT = JsonText(dict[str, Any], "{}")

@@ -119,7 +119,6 @@ class Database:
                 await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()

@@ -13,7 +13,6 @@ _TO_DOUBLE = 4
 
 
 def bucket_of(microseconds: int) -> int:
-    """The bucket that a time falls in."""
     return max(math.ceil(math.log2(microseconds) * _TO_DOUBLE), 0) if microseconds > 0 else 0
 
 

@@ -12,13 +12,12 @@ from causerie.store.tables import probe_results
 
 
 class SqlProbeResults:
-    """The results of one database, each as the text that it was given."""
+    """Implements :class:`ResultStore` in a database, each result as the text that it was given."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, provider: str) -> Mapping[str, str]:
-        """Return what is kept of a provider, by model."""
         table = probe_results
         query = select(table.c.model, table.c.kept).where(table.c.provider == provider)
         async with self._database.reading() as connection:
@@ -26,7 +25,6 @@ class SqlProbeResults:
         return {row.model: row.kept for row in found}
 
     async def put(self, provider: str, model: str, kept: str) -> None:
-        """Keep this of a model in place of what was kept."""
         values = {"provider": provider, "model": model, "kept": kept}
         async with self._database.writing() as connection:
             await upsert(connection, probe_results, values)

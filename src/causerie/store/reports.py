@@ -61,19 +61,17 @@ _BEGINNING = moment_of(0)
 
 
 class SqlUsageReader:
-    """Answers from one database."""
+    """Implements :class:`UsageReader` by queries of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        """By start, then by group."""
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
-        """From a midnight UTC on."""
         async with self._database.reading() as connection:
             found = await connection.execute(used_query(by, since, project))
         return await asyncio.to_thread(_used, found)
@@ -81,7 +79,6 @@ class SqlUsageReader:
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        """By start; groups of one start in no order."""
         async with self._database.reading() as connection:
             found = await connection.execute(first_token_query(question))
         return await asyncio.to_thread(_first_tokens, found, question, shares)
@@ -89,7 +86,6 @@ class SqlUsageReader:
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]:
-        """By model and target."""
         async with self._database.reading() as connection:
             found = (await connection.execute(target_query(since, until))).all()
         return {
@@ -98,19 +94,16 @@ class SqlUsageReader:
         }
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        """Newest first."""
         async with self._database.reading() as connection:
             found = await connection.execute(records_query(filter))
         return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        """Since a midnight UTC."""
         async with self._database.reading() as connection:
             row = (await connection.execute(spent_query(owner, model, since))).one()
         return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        """Of each key that was used."""
         async with self._database.reading() as connection:
             found = (await connection.execute(last_used_query(project))).all()
         return {key: moment_of(start) for key, start in found}
@@ -236,8 +229,7 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
     table = usage_daily
     column = table.c[f"{kind}_id"]
     query = select(
-        func.sum(table.c.cost, type_=table.c.requests.type),
-        func.sum(table.c.charged),
+        func.sum(table.c.cost, type_=table.c.requests.type), func.sum(table.c.charged)
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 

@@ -51,7 +51,6 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """Return the value of the ``Host`` header."""
         usual = 443 if self.tls else 80
         return self._name if self.port == usual else self.place
 

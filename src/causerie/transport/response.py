@@ -137,7 +137,6 @@ class HttpResponse(Struct, eq=False):
         return self.taker is not None and not self._waiting.done() and self.taker(piece)
 
     def feed(self, piece: bytes) -> None:
-        """A piece has arrived."""
         waiting = self._waiting
         if not waiting.done():
             waiting.set_result(piece)

@@ -41,7 +41,6 @@ class Export:
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
-    """Return rows as CSV in UTF-8."""
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")

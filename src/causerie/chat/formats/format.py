@@ -187,7 +187,6 @@ class Reasoning:
 
     @property
     def opens(self) -> tuple[str, ...]:
-        """Return all markers that open reasoning."""
         return (self.open, *self.also_open)
 
     @property

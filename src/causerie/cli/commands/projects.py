@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="What keys, members and usage belong to.",
+    no_args_is_help=True, rich_markup_mode=None, help="What keys, members and usage belong to."
 )
 
 

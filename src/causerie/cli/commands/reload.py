@@ -10,8 +10,7 @@ import typer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 
 Config = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="The service with this configuration file."),
+    Path | None, typer.Option("--config", "-c", help="The service with this configuration file.")
 ]
 
 

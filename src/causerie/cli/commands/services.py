@@ -10,9 +10,7 @@ import typer
 from causerie.cli.exits import CommandFailed, reporting
 
 
-def ps(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-) -> None:
+def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
     """Show the running services of this user, and their models.
 
     CONTEXT is in force for one request, prompt and output together; `of` more

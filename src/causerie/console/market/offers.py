@@ -37,7 +37,6 @@ class ServedOffer:
 
     @property
     def card(self) -> ModelCard:
-        """Return its names."""
         return ModelCard(self.view.id, self.view.name, self.view.description, self.created)
 
     @property
@@ -55,7 +54,6 @@ class ServedOffer:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Return the parameters that it supports."""
         return frozenset(self.view.parameters)
 
     @property
@@ -79,7 +77,6 @@ def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
 
 
 def offer_row(one: Offer) -> ModelListRow:
-    """Return an offer as a list shows it."""
     if isinstance(one, Listing):
         return row(one)
     shown = one.view

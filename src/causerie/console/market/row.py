@@ -12,11 +12,7 @@ from causerie.catalog.listing import Listing
 from causerie.catalog.tariff import Tariff
 
 _MILLION = 1_000_000
-_WORDS = (
-    ("tools", "tools"),
-    ("response_format", "structured output"),
-    ("reasoning", "thinking"),
-)
+_WORDS = (("tools", "tools"), ("response_format", "structured output"), ("reasoning", "thinking"))
 
 
 @dataclass(frozen=True, slots=True)

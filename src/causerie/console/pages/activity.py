@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import msgspec
@@ -25,32 +25,24 @@ SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
 _FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityEntry:
     """One request on the page; ``caller`` is its key, or who used the playground."""
 
-    at: datetime
+    record: UsageRecord
     caller: str
     project: str
     explained: RequestExplanation
 
-    @property
-    def record(self) -> UsageRecord:
-        """Return its record."""
-        return self.explained.record
-
 
 async def show(context: RequestContext) -> None:
-    """``GET /projects/{project}/activity``."""
     view = await context.project()
     await _page(context, view.project.id)
 
 
 async def show_service(context: RequestContext) -> None:
-    """``GET /operator/activity``."""
     await _page(context, None)
 
 
@@ -183,7 +175,7 @@ def _entry(
 ) -> ActivityEntry:
     by_hand = not record.key and record.user
     return ActivityEntry(
-        _EPOCH + timedelta(microseconds=record.at),
+        record,
         f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key),
         projects.of(record.project),
         explain(record),

@@ -48,7 +48,6 @@ class AlertsPages(EntryPages):
         self._desk = operations.alerts
 
     async def show(self, context: RequestContext) -> None:
-        """``GET /operator/alerts``."""
         await self._show(context)
 
     async def test(self, context: RequestContext) -> None:
@@ -56,7 +55,6 @@ class AlertsPages(EntryPages):
         await self._show(context, await self._desk.test(context.actor, context.params["channel"]))
 
     async def new(self, context: RequestContext) -> None:
-        """``GET /operator/alerts/channels/new``."""
         await self._form(context, None, ChannelForm(_kind(context.query.get("kind"))))
 
     async def create(self, context: RequestContext) -> None:
@@ -77,7 +75,6 @@ class AlertsPages(EntryPages):
         await context.show("operator/channel_secret.html", name=form.name, secret=secret)
 
     async def see(self, context: RequestContext) -> None:
-        """``GET /operator/alerts/channels/{entry}``."""
         entry = await self._entry(context)
         await self._form(context, entry, ChannelForm.of(entry))
 

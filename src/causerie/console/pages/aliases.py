@@ -36,7 +36,6 @@ class AliasPages(EntryFormPages[AliasForm]):
         super().__init__(operations.configuration, _WORDS)
 
     async def list(self, context: RequestContext) -> None:
-        """``GET /operator/aliases``."""
         entries = await entries_of(self._configuration, context.actor)
         aliases = [each for each in entries if each.kind == "alias"]
         page = page_of(aliases, context.query, _texts, _COLUMNS)

@@ -31,7 +31,6 @@ class CatalogEntryPages(EntryPages):
         super().__init__(operations.configuration, _WORDS)
 
     async def list(self, context: RequestContext) -> None:
-        """``GET /operator/catalog``."""
         entries = await entries_of(self._configuration, context.actor)
         models = [each for each in entries if each.kind == "catalog_model"]
         providers = {each.name for each in entries if each.kind == "provider" and each.in_force}

@@ -41,19 +41,15 @@ class EntryPages:
         self._words = words
 
     async def enable(self, context: RequestContext) -> None:
-        """``POST …/{entry}/enable``."""
         await self._switch(context, enabled=True)
 
     async def disable(self, context: RequestContext) -> None:
-        """``POST …/{entry}/disable``."""
         await self._switch(context, enabled=False)
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """``GET …/{entry}/delete``."""
         await context.show(_DELETE, entry=await self._entry(context), words=self._words)
 
     async def delete(self, context: RequestContext) -> None:
-        """``POST …/{entry}/delete``."""
         entry = await self._entry(context)
         try:
             await self._configuration.delete(context.actor, entry.id)
@@ -84,7 +80,6 @@ class EntryForm(Protocol):
 
     def wish(self, *, enabled: bool = True) -> EntryWish:
         """Return the wanted state; raise :class:`InvalidRequest`."""
-        ...
 
 
 F = TypeVar("F", bound=EntryForm)
@@ -94,11 +89,9 @@ class EntryFormPages(EntryPages, ABC, Generic[F]):
     """Entries of one kind, each with a form of type ``F``."""
 
     async def new(self, context: RequestContext) -> None:
-        """``GET …/new``."""
         await self._show(context, None, self._empty())
 
     async def create(self, context: RequestContext) -> None:
-        """``POST …/new``."""
         form = self._typed(context.form)
         (kind,) = self._words.kinds
         try:
@@ -110,12 +103,10 @@ class EntryFormPages(EntryPages, ABC, Generic[F]):
         self._leave(context, "added")
 
     async def see(self, context: RequestContext) -> None:
-        """``GET …/{entry}``."""
         entry = await self._entry(context)
         await self._show(context, entry, self._kept(entry))
 
     async def change(self, context: RequestContext) -> None:
-        """``POST …/{entry}``."""
         entry, form = await self._entry(context), self._typed(context.form)
         try:
             context.check_form()

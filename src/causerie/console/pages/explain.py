@@ -25,7 +25,6 @@ class ExplainPages:
         await self._show(context, RouteForm(model=context.query.get("model")), None)
 
     async def explain(self, context: RequestContext) -> None:
-        """``POST /operator/explain``."""
         await self._operations.providers(context.actor)  # a wrong form names models and doors, too
         form = RouteForm.of(context.form)
         try:

@@ -35,7 +35,6 @@ class KeysPages:
         self._service_view = service_view
 
     async def list(self, context: RequestContext) -> None:
-        """All keys, with what they have spent."""
         view = await context.project()
         project_id, now = view.project.id, context.services.clock()
         keys = await context.accounts.keys.of(context.actor, project_id)
@@ -65,7 +64,6 @@ class KeysPages:
         )
 
     async def new(self, context: RequestContext) -> None:
-        """The form of a new key."""
         await context.project()
         await context.check_right(Action.KEYS_CREATE)
         await context.show("keys/new.html", **self._choices(KeyForm()))
@@ -84,12 +82,10 @@ class KeysPages:
         await self._reveal(context, made, old_ends=None)
 
     async def show(self, context: RequestContext) -> None:
-        """One key, to be changed."""
         key = await self._asked(context, Action.KEYS_EDIT)
         await context.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
 
     async def edit(self, context: RequestContext) -> None:
-        """Change it."""
         key = await self._key(context)
         form = KeyForm.typed(context.form)
         try:
@@ -134,17 +130,14 @@ class KeysPages:
         _back(context, key, "key-transferred")
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.show("keys/delete.html", key=await self._asked(context, Action.KEYS_DELETE))
 
     async def delete(self, context: RequestContext) -> None:
-        """End it for good."""
         key = await self._key(context)
         await context.accounts.keys.delete(context.actor, key.id)
         _back(context, key, "key-deleted")
 
     async def disable(self, context: RequestContext) -> None:
-        """Stop it."""
         key = await self._key(context)
         await context.accounts.keys.disable(context.actor, key.id)
         _back(context, key, "key-disabled")

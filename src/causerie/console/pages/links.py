@@ -27,7 +27,6 @@ async def show(context: RequestContext) -> None:
 
 
 async def follow(context: RequestContext) -> None:
-    """Show what the link is for."""
     token = context.form.get("token")
     try:
         link = await opened(context, token)
@@ -124,10 +123,4 @@ async def _values(context: RequestContext, link: OneTimeLink, token: str) -> dic
     offered = None
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
-    return {
-        "link": link,
-        "token": token,
-        "offered": offered,
-        "email": link.email or "",
-        "name": "",
-    }
+    return {"link": link, "token": token, "offered": offered, "email": link.email or "", "name": ""}

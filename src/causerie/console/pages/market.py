@@ -31,7 +31,6 @@ class MarketPages:
         self._service_view = service_view
 
     async def compare(self, context: RequestContext) -> None:
-        """``GET /catalog/compare?model=…&model=…``."""
         market = self._market()
         names = list(dict.fromkeys(filter(None, context.query.every("model"))))
         chosen = [market.entry(name) for name in names[:MOST]]
@@ -81,7 +80,6 @@ class MarketPages:
         await context.show_openly("catalog/providers.html", providers=found)
 
     async def provider(self, context: RequestContext) -> None:
-        """``GET /providers/{provider}``."""
         market, name = self._market(), context.params["provider"]
         for each in await _providers(market):
             if each.name == name:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from causerie.catalog.search import CONTEXTS, COSTS, ENDINGS, ROWS, SORTS, CatalogQuery
 from causerie.console.catalogue import StatusBadge, anchor, best, target_badges
@@ -31,9 +30,6 @@ class ModelsPages:
         """``GET /projects/{project}/models``: the models that the fields of the address ask for."""
         project = (await context.project()).project
         path = f"/projects/{project.id}/models"
-        if find := context.query.get("find"):  # what the field of the search was called before
-            context.go(f"{path}?{urlencode({'q': find})}")
-            return
         callable_ids = {str(entry.get("id", "")) for entry in self._service_view.models()}
         await self._page(context, path, callable_ids=callable_ids)
 

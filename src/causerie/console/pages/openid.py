@@ -82,12 +82,7 @@ def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
         ]
         groups = GroupClaims(options.name, claims.groups, grants)
     return Vouched(
-        claims.issuer,
-        claims.subject,
-        claims.email,
-        claims.email_verified,
-        claims.name,
-        groups,
+        claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
     )
 
 

@@ -73,7 +73,6 @@ class OperatorPages:
         )
 
     async def ask_invitation(self, context: RequestContext) -> None:
-        """The form of an invitation to the service."""
         _operators_only(context)
         await context.show("operator/invite.html", email="", operator=False)
 
@@ -127,7 +126,6 @@ class OperatorPages:
         )
 
     async def ask_factor_removal(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.show("operator/factor.html", person=await self._user(context))
 
     async def remove_factor(self, context: RequestContext) -> None:
@@ -141,14 +139,12 @@ class OperatorPages:
         context.go("/operator/users", done="users-factor-removed")
 
     async def ask_disable(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         user = await self._user(context)
         await context.show(
             "operator/disable.html", person=user, held=await self._held(context, user)
         )
 
     async def disable(self, context: RequestContext) -> None:
-        """Shut somebody out."""
         user = await self._user(context)
         try:
             await context.accounts.users.disable(context.actor, user.id)
@@ -180,14 +176,12 @@ class OperatorPages:
         context.go("/operator/users", done="operator-made")
 
     async def unmake_operator(self, context: RequestContext) -> None:
-        """Not any more."""
         user_id = context.params["user"]
         await context.accounts.users.make_operator(context.actor, user_id, operator=False)
         done = "operator-unmade"
         context.go("/" if user_id == context.me.id else "/operator/users", done=done)
 
     async def projects(self, context: RequestContext) -> None:
-        """All projects of the service."""
         summaries = context.accounts.summaries
         found = await summaries.projects(context.actor)
         page = page_of(
@@ -206,12 +200,10 @@ class OperatorPages:
         )
 
     async def ask_project(self, context: RequestContext) -> None:
-        """The form of a new project."""
         users = await context.accounts.users.every(context.actor)
         await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
 
     async def make_project(self, context: RequestContext) -> None:
-        """Make a project."""
         name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
         try:
             context.check_form()

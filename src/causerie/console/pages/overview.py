@@ -15,12 +15,10 @@ from causerie.console.explanations import RequestExplanation, explain
 from causerie.console.pages.usage import total
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import RequestContext
-from causerie.metering.ledger import UsageRecord
 
 _ERRORS = 5
 _ERROR_DAYS = 7
 _TROUBLED = 8
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +29,6 @@ class FirstStep:
     hint: str
     done: bool
     path: str
-
-
-@dataclass(frozen=True, slots=True)
-class LatestError:
-    """A request that failed."""
-
-    at: datetime
-    explained: RequestExplanation
-
-    @property
-    def record(self) -> UsageRecord:
-        """Return its record."""
-        return self.explained.record
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +52,6 @@ class OverviewPages:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:
-        """``GET /projects/{project}/overview``."""
         view = await context.project()
         project, now = view.project, context.services.clock()
         reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
@@ -132,7 +116,7 @@ async def _used(context: RequestContext, project: str | None, since: datetime) -
     return total(await usage.of_project(context.actor, project, question))
 
 
-async def _errors(context: RequestContext, project: str) -> Sequence[LatestError]:
+async def _errors(context: RequestContext, project: str) -> Sequence[RequestExplanation]:
     now = context.services.clock()
     wanted = RecordFilter(
         now - timedelta(days=_ERROR_DAYS),
@@ -141,7 +125,7 @@ async def _errors(context: RequestContext, project: str) -> Sequence[LatestError
         limit=_ERRORS,
     )
     found = await context.accounts.usage.requests(context.actor, project, wanted)
-    return [LatestError(_EPOCH + timedelta(microseconds=one.at), explain(one)) for one in found]
+    return [explain(one) for one in found]
 
 
 def _midnight(at: datetime) -> datetime:

@@ -26,7 +26,6 @@ class PersonBoundsPages:
         await context.show(_FORM, **self._values(user, BoundsRows.of(bounds)))
 
     async def set(self, context: RequestContext) -> None:
-        """Take new ones."""
         user = await context.accounts.users.see(context.actor, context.params["user"])
         rows = BoundsRows.typed(context.form)
         try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from causerie.console.catalogue import view
-from causerie.console.examples import SCHEMA, TOOLS
-from causerie.console.playground_fields import number_fields
+from causerie.console.playground_fields import SCHEMA, TOOLS, number_fields
 from causerie.console.ports import ServiceView
 from causerie.console.request_context import PREFIX, RequestContext
 from causerie.errors import Forbidden

@@ -21,12 +21,10 @@ _REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
 
 
 async def show(context: RequestContext) -> None:
-    """The page."""
     await context.show(_PAGE, **await _values(context))
 
 
 async def rename(context: RequestContext) -> None:
-    """Change the name."""
     try:
         context.check_form()
         await context.accounts.profile.rename(context.me, context.form.get("name"))
@@ -91,7 +89,6 @@ async def remove_factor(context: RequestContext) -> None:
 
 
 async def end_session(context: RequestContext) -> None:
-    """End one session."""
     await context.accounts.sign_in.end(context.me, context.params["session"])
     context.go("/profile", done="session-ended")
 

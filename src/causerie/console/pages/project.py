@@ -70,7 +70,6 @@ class ProjectPages:
         await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
 
     async def settings(self, context: RequestContext) -> None:
-        """Name and archive."""
         view = await context.project()
         await context.check_right(Action.PROJECT_RENAME)
         await context.show("project/settings.html", name=view.project.name)
@@ -90,7 +89,6 @@ class ProjectPages:
         context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
     async def ask_archive(self, context: RequestContext) -> None:
-        """Ask for confirmation."""
         await context.project()
         await context.check_right(Action.PROJECT_ARCHIVE)
         await context.show("project/archive.html")
@@ -110,7 +108,6 @@ class ProjectPages:
         await context.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
 
     async def set_bounds(self, context: RequestContext) -> None:
-        """Take new ones."""
         project_id = (await context.project()).project.id
         rows = BoundsRows.typed(context.form)
         try:
@@ -167,7 +164,6 @@ class MemberPages:
     """Pages of a project's members and invitations."""
 
     async def ask_invitation(self, context: RequestContext) -> None:
-        """The form of an invitation."""
         await context.project()
         await context.check_right(Action.MEMBERS_INVITE)
         await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from causerie.console.entries import EntryProblems, changeable, entries_of, named, origin_of
+from causerie.console.entries import (
+    EntryProblems,
+    changeable_provider,
+    entries_of,
+    named,
+    origin_of,
+)
 from causerie.console.provider_form import FIELDS, ProviderForm
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
@@ -72,7 +78,6 @@ class ProviderEntryPages:
         await self._show(context, form, trial=trial)
 
     async def edit(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/edit``."""
         entry = await self._entry(context)
         await self._edit(context, entry, ProviderForm.of(entry.settings, entry.version))
 
@@ -94,7 +99,7 @@ class ProviderEntryPages:
         entries = await entries_of(self._configuration, context.actor)
         name, model = context.params["provider"], context.form.get("test_model")
         filed = named(entries, "provider", name, locked=True)
-        entry = filed or changeable(entries, "provider", name)
+        entry = filed or changeable_provider(entries, name)
         if filed is not None:
             trial = await self._configuration.test_filed(context.actor, name, model)
         else:
@@ -102,23 +107,20 @@ class ProviderEntryPages:
         await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
     async def enable(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/enable``."""
         await self._switch(context, enabled=True)
 
     async def disable(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/disable``."""
         await self._switch(context, enabled=False)
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}/delete``."""
         entries = await self._configuration.every(context.actor)
-        entry = changeable(entries, "provider", context.params["provider"])
+        entry = changeable_provider(entries, context.params["provider"])
         await context.show(_DELETE, entry=entry, **_served(entry, entries))
 
     async def delete(self, context: RequestContext) -> None:
         """``POST /operator/providers/{provider}/delete``, with its targets."""
         entries = await self._configuration.every(context.actor)
-        entry = changeable(entries, "provider", context.params["provider"])
+        entry = changeable_provider(entries, context.params["provider"])
         try:
             await self._configuration.apply(context.actor, _removal(entry, entries))
         except InvalidRequest as problem:
@@ -134,7 +136,7 @@ class ProviderEntryPages:
 
     async def _entry(self, context: RequestContext) -> EntryView:
         entries = await entries_of(self._configuration, context.actor)
-        return changeable(entries, "provider", context.params["provider"])
+        return changeable_provider(entries, context.params["provider"])
 
     async def _show(
         self,

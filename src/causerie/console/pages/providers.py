@@ -33,7 +33,6 @@ class MatrixColumn:
 
 
 def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColumn:
-    """The column of a model."""
     return MatrixColumn(view.name, title, model, {cell.parameter: cell for cell in model.cells})
 
 
@@ -67,7 +66,6 @@ class ProvidersPages:
         )
 
     async def see(self, context: RequestContext) -> None:
-        """``GET /operator/providers/{provider}``."""
         entries = await entries_of(self._operations.configuration, context.actor)
         name = context.params["provider"]
         filed, kept = (named(entries, "provider", name, locked=one) for one in (True, False))
@@ -114,7 +112,6 @@ class ProvidersPages:
         )
 
     async def probe(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/probe``."""
         name, model = context.params["provider"], context.form.get("model")
         try:
             quick = bool(context.form.get("quick"))
@@ -128,7 +125,6 @@ class ProvidersPages:
         context.go(f"{_PATH}/{name}")
 
     async def cancel(self, context: RequestContext) -> None:
-        """``POST /operator/providers/{provider}/probe/cancel``."""
         name = context.params["provider"]
         await self._operations.cancel(context.actor, name)
         context.go(f"{_PATH}/{name}", done="probe-cancelled")

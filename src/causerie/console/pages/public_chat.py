@@ -19,7 +19,6 @@ class PublicChatPages:
         self._service_view = service_view
 
     async def show(self, context: RequestContext) -> None:
-        """``GET /catalog/{author}/{slug}/chat``."""
         one = self._model(context)
         chat = context.services.public_chat
         await context.show("catalog/chat.html", row=row(one), one=one, options=chat.options)

@@ -159,10 +159,7 @@ DOORS = SettingsKind(
             "unknown_params",
             "Unknown fields of requests",
             "choice",
-            choices=(
-                ("", "left out, and named in x-request-changes"),
-                ("reject", "refused"),
-            ),
+            choices=(("", "left out, and named in x-request-changes"), ("reject", "refused")),
             group="Requests",
         ),
         SettingField(
@@ -184,7 +181,6 @@ class SettingsEntryPages(EntryFormPages[SettingsForm]):
         self._kind = kind
 
     async def list(self, context: RequestContext) -> None:
-        """``GET`` of the list."""
         entries = await entries_of(self._configuration, context.actor)
         own = [each for each in entries if each.kind in self._words.kinds]
         page = page_of(own, context.query, self._texts, _COLUMNS)

@@ -56,7 +56,6 @@ async def enter_code(context: RequestContext) -> None:
 
 
 async def leave(context: RequestContext) -> None:
-    """Sign out."""
     if context.session is not None:
         await context.accounts.sign_in.end(context.me, context.session.id)
     context.keep(new_token(), None)

@@ -16,7 +16,6 @@ from causerie.mail.outbox import Letter
 
 
 async def show(context: RequestContext) -> None:
-    """The form."""
     await context.show("sign_in/account.html", email="")
 
 

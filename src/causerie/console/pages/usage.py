@@ -70,7 +70,6 @@ class UsageForm:
     user: str = ""
 
     def question(self, step: Step, *by: By) -> UsageQuery:
-        """Return the query of this usage."""
         since, until = self.period.since, self.period.until
         return UsageQuery(
             since, until, step, by=by, model=self.model or None, user=self.user or None
@@ -139,13 +138,11 @@ class TtftRow:
 
 
 async def show(context: RequestContext) -> None:
-    """``GET /projects/{project}/usage``."""
     view = await context.project()
     await _page(context, view.project.id)
 
 
 async def show_service(context: RequestContext) -> None:
-    """``GET /operator/usage``."""
     await _page(context, None)
 
 
@@ -183,13 +180,11 @@ async def _page(context: RequestContext, project: str | None) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    """``GET /projects/{project}/usage.csv``."""
     project = (await context.project()).project
     await _download(context, project.id, project.name)
 
 
 async def download_service(context: RequestContext) -> None:
-    """``GET /operator/usage.csv``."""
     await _download(context, None, "all")
 
 
@@ -300,8 +295,7 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
     waited = lasted = 0.0
     for each in sums:
         whole = replace(
-            whole,
-            **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED},
+            whole, **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED}
         )
         lasted += each.duration_seconds * each.requests
         if each.first_token_seconds is not None:

@@ -86,17 +86,9 @@ def _too_long(subject: Subject) -> Script:
 
 QUESTIONS = (
     ProbeQuestion(
-        "context_length",
-        "8, contract 3",
-        "Is the context length told?",
-        _length,
-        asks=3,
-        tokens=60,
+        "context_length", "8, contract 3", "Is the context length told?", _length, asks=3, tokens=60
     ),
     ProbeQuestion(
-        TOO_LONG,
-        "contract 3",
-        "Is a prompt that is too long refused, and never cut?",
-        _too_long,
+        TOO_LONG, "contract 3", "Is a prompt that is too long refused, and never cut?", _too_long
     ),
 )

@@ -21,7 +21,6 @@ def _body(**fields: object) -> bytes:
 
 
 def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
-    """Return the faults of an error reply."""
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
@@ -156,10 +155,7 @@ QUESTIONS = (
     ),
     _question("errors.param", "contract 3", "Does a refusal name the parameter?", _type_told),
     _question(
-        "errors.path",
-        "contract 3",
-        "Is an unknown path refused with 404?",
-        _refused(_no_path, 404),
+        "errors.path", "contract 3", "Is an unknown path refused with 404?", _refused(_no_path, 404)
     ),
     _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
     _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),

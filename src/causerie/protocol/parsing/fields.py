@@ -69,7 +69,6 @@ class ObjectReader(Struct, frozen=True):
     path: str = ""
 
     def param(self, name: str) -> str:
-        """The full path of a field."""
         return f"{self.path}.{name}" if self.path else name
 
     def get(self, name: str) -> object:
@@ -155,7 +154,6 @@ class ObjectReader(Struct, frozen=True):
     def objects(
         self, name: str, *, most: int, expected: str = "an object"
     ) -> Iterator[ObjectReader]:
-        """The elements of an array of objects."""
         for index, value in enumerate(self.array(name, most=most) or ()):
             yield as_object(value, f"{self.param(name)}[{index}]", expected)
 

@@ -96,7 +96,6 @@ def grown(known: Known, path: str, below: Known) -> Known:
 
 
 def lists(known: Known, path: str) -> bool:
-    """Return whether the field at ``path`` is listed already."""
     name, _, rest = path.partition(".")
     if name not in known.fields:
         return known.others == "open"

@@ -130,11 +130,7 @@ def _assistant(fields: ObjectReader, name: str | None) -> Message:
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
     return Message(
-        role="assistant",
-        content=content,
-        reasoning_content=reasoning,
-        tool_calls=calls,
-        name=name,
+        role="assistant", content=content, reasoning_content=reasoning, tool_calls=calls, name=name
     )
 
 

@@ -13,14 +13,7 @@ from causerie.protocol.parsing.fields import (
     wrong_type,
     wrong_value,
 )
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    ToolMode,
-)
+from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _SCHEMA = "an object, the JSON Schema itself"

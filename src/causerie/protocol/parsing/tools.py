@@ -70,8 +70,7 @@ def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
         mode = _MODES.get(value)
         if mode is None:
             raise wrong_value(
-                "tool_choice",
-                f"must be none, auto, required or {_NAMED}, not {shown(value)}.",
+                "tool_choice", f"must be none, auto, required or {_NAMED}, not {shown(value)}."
             )
         choice = ToolChoice(mode)
     elif isinstance(value, dict):

@@ -15,16 +15,14 @@ from causerie.store.tables import api_keys, audit, projects, users
 
 @dataclass(frozen=True, slots=True)
 class SqlAudit:
-    """Entries, added and read."""
+    """Implements :class:`~causerie.accounts.ports.AuditRepository`."""
 
     connection: AsyncConnection
 
     async def add(self, entry: AuditEntry) -> None:
-        """One more; the database numbers it."""
         await self.add_all([entry])
 
     async def add_all(self, entries: Sequence[AuditEntry]) -> None:
-        """Several more, in one statement."""
         rows = [row_of(audit, entry) for entry in entries]
         for row in rows:
             del row["id"]
@@ -32,7 +30,6 @@ class SqlAudit:
             await self.connection.execute(audit.insert(), rows)
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Newest first, with the names that their objects have now."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
             wanted = getattr(filter, name)

@@ -16,16 +16,14 @@ from causerie.store.tables import credits
 
 @dataclass(frozen=True, slots=True)
 class SqlCredits:
-    """Amounts of money, by project."""
+    """Implements :class:`~causerie.accounts.ports.CreditRepository`."""
 
     connection: AsyncConnection
 
     async def add(self, credit: Credit) -> None:
-        """One more."""
         await insert(self.connection, credits, credit)
 
     async def of(self, project_id: str) -> Sequence[Credit]:
-        """Newest first."""
         query = (
             select(credits)
             .where(credits.c.project_id == project_id)
@@ -34,7 +32,6 @@ class SqlCredits:
         return await nouns_of(await self.connection.execute(query), lambda row: Credit(**row))
 
     async def total(self, project_id: str) -> Decimal | None:
-        """The sum; ``None`` where nothing was ever put in."""
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         total: Decimal | None = await self.connection.scalar(query)
         return total

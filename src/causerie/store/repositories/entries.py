@@ -24,18 +24,16 @@ def purpose(id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SqlEntries:
-    """Entries, oldest first."""
+    """Implements :class:`~causerie.accounts.ports.EntryRepository`."""
 
     connection: AsyncConnection
     _cipher: Cipher
 
     async def every(self) -> Sequence[StoredEntry]:
-        """All of them, with their credentials."""
         query = select(table).order_by(table.c.created_at, table.c.id)
         return await nouns_of(await self.connection.execute(query), self._entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
-        """Raises :class:`Taken` where there is one of such a kind and name."""
         if not entries:
             return
         try:
@@ -44,7 +42,6 @@ class SqlEntries:
             raise Taken(table.name) from failure
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change the entries; false, and no change, if one has not the version before by now."""
         if not entries:
             return True
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
@@ -65,7 +62,6 @@ class SqlEntries:
         return True
 
     async def remove(self, id: str) -> bool:
-        """Forget it; false where it is gone already."""
         found = await self.connection.execute(table.delete().where(table.c.id == id))
         return found.rowcount == 1
 

@@ -41,22 +41,19 @@ _PERSON = func.coalesce(
 
 @dataclass(frozen=True, slots=True)
 class SqlKeys:
-    """API keys."""
+    """Implements :class:`~causerie.accounts.ports.KeyRepository`."""
 
     connection: AsyncConnection
     writing: bool
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None:
-        """A new one, without its bounds."""
         await insert(self.connection, api_keys, key)
         await insert(self.connection, key_secrets, secret)
 
     async def change(self, key: ApiKey) -> None:
-        """Everything but the id and the bounds."""
         await update(self.connection, api_keys, api_keys.c.id == key.id, key)
 
     async def find(self, id: str) -> ApiKey | None:
-        """By its public id; deleted ones too."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self.connection.execute(one_of(api_keys, id, writing=True))
         found = await self.connection.execute(_keys().where(api_keys.c.id == id))
@@ -64,23 +61,19 @@ class SqlKeys:
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
-        """Those of a project that are not deleted, newest first."""
         return await self._found(_keys().where(api_keys.c.project_id == project_id))
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        """Those that derive from a user and are not deleted, newest first."""
         query = _keys().where(users.c.id == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
         return await self._found(query)
 
     async def budgeted(self) -> Sequence[ApiKey]:
-        """Those that are not deleted and have budgets."""
         owners = select(budgets.c.owner)
         return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))
 
     async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
-        """Those that are not deleted and expire then."""
         ends = api_keys.c.expires_at
         return await self._found(_keys().where(ends > after, ends <= until))
 
@@ -97,7 +90,6 @@ class SqlKeys:
         return keys
 
     async def counts(self) -> Sequence[tuple[str, str, int]]:
-        """Count those that are not deleted, by project and person (empty: of nobody)."""
         holder = func.coalesce(users.c.id, "")
         query = (
             select(api_keys.c.project_id, holder, func.count())
@@ -110,13 +102,11 @@ class SqlKeys:
         return [(project, person, n) for project, person, n in await self.connection.execute(query)]
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        """Mark them."""
         await self.connection.execute(
             api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at)
         )
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
-        """A new secret; the others end then, or earlier where they already did."""
         later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
         await self.connection.execute(
             key_secrets.update()
@@ -126,7 +116,6 @@ class SqlKeys:
         await insert(self.connection, key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        """Of ``key:ID``, ``user:ID`` or ``project:ID``: these, instead of those there are."""
         for table in (limits, budgets):
             await self.connection.execute(table.delete().where(table.c.owner == owner))
         if bounds.limits:
@@ -143,7 +132,6 @@ class SqlKeys:
             )
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
-        """Of ``key:ID``, ``user:ID`` or ``project:ID``."""
         return (await self._bounds([owner]))[owner]
 
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
@@ -166,7 +154,6 @@ class SqlKeys:
         await self.connection.execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
-        """The latest number, and whose changes came after; ``None`` where some are forgotten."""
         latest = await self.connection.scalar(select(change_counter.c.number)) or 0
         if latest == after:
             return latest, ()
@@ -177,7 +164,6 @@ class SqlKeys:
         return latest, found if len(found) == latest - after else None
 
     async def grant(self, digest: bytes) -> Grant | None:
-        """Return the grant of this secret; ``None`` if nobody has it."""
         query = (
             _keys()
             .add_columns(

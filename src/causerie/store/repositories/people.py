@@ -51,38 +51,32 @@ def person_status_of(row: RowMapping) -> PersonStatus:
 
 @dataclass(frozen=True, slots=True)
 class SqlPeople:
-    """Users and their identities."""
+    """Implements :class:`~causerie.accounts.ports.PeopleRepository`."""
 
     connection: AsyncConnection
     writing: bool
 
     async def add(self, user: User) -> None:
-        """Raises ``Taken`` where the address has an account."""
         await insert(self.connection, users, user)
 
     async def change(self, user: User) -> None:
-        """Everything but the id."""
         await update(self.connection, users, users.c.id == user.id, user)
 
     async def find(self, id: str) -> User | None:
-        """By id."""
         found = await self.connection.execute(one_of(users, id, writing=self.writing))
         row = found.mappings().first()
         return User(**row) if row else None
 
     async def by_email(self, email: str) -> User | None:
-        """By address, as it is kept."""
         found = await self.connection.execute(select(users).where(users.c.email == email))
         row = found.mappings().first()
         return User(**row) if row else None
 
     async def every(self) -> Sequence[User]:
-        """All, by address."""
         found = await self.connection.execute(select(users).order_by(users.c.email))
         return await nouns_of(found, lambda row: User(**row))
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
-        """Account and role as they are now."""
         query = (
             select(*PERSON_STATUS)
             .select_from(users)
@@ -96,17 +90,14 @@ class SqlPeople:
         return person_status_of(row) if row else None
 
     async def operators(self) -> int:
-        """Count the active operators; locked, so that the last one stays."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self.connection.execute(query.with_for_update())).all())
 
     async def link(self, identity: LinkedIdentity) -> None:
-        """Raises ``Taken``."""
         await insert(self.connection, identities, identity)
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
-        """Return the user with this identity."""
         query = (
             select(users)
             .join(identities, identities.c.user_id == users.c.id)
@@ -116,7 +107,6 @@ class SqlPeople:
         return User(**row) if row else None
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
-        """Those of a user, oldest first; locked, so that the last way in stays."""
         query = (
             select(identities)
             .where(identities.c.user_id == user_id)
@@ -126,7 +116,6 @@ class SqlPeople:
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        """Remove it."""
         await self.connection.execute(
             identities.delete().where(
                 identities.c.issuer == identity.issuer,
@@ -138,17 +127,15 @@ class SqlPeople:
 
 @dataclass(frozen=True, slots=True)
 class SqlProjects:
-    """Projects and memberships."""
+    """Implements :class:`~causerie.accounts.ports.ProjectRepository`."""
 
     connection: AsyncConnection
     writing: bool
 
     async def add(self, project: Project) -> None:
-        """A new one."""
         await insert(self.connection, projects, project)
 
     async def change(self, project: Project) -> None:
-        """Everything but the id and what it keeps."""
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self.connection.execute(
@@ -156,24 +143,20 @@ class SqlProjects:
         )
 
     async def set_recording(self, id: str, days: int | None) -> None:
-        """Set the number of days for which the project keeps contents; ``None``: not at all."""
         await self.connection.execute(
             projects.update().where(projects.c.id == id).values(recording_days=days)
         )
 
     async def find(self, id: str) -> Project | None:
-        """By id."""
         found = await self.connection.execute(one_of(projects, id, writing=self.writing))
         row = found.mappings().first()
         return Project(**row) if row else None
 
     async def every(self) -> Sequence[Project]:
-        """All, by name."""
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
         return await nouns_of(await self.connection.execute(query), lambda row: Project(**row))
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
-        """Those that somebody is in, by name."""
         query = (
             select(projects, memberships.c.role, memberships.c.since, memberships.c.from_group)
             .join(memberships, memberships.c.project_id == projects.c.id)
@@ -197,7 +180,6 @@ class SqlProjects:
         return Membership(**{**row, "role": Role(row["role"])}) if row else None
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
-        """Return the members, by name."""
         query = (
             select(users, memberships.c.role, memberships.c.since, memberships.c.from_group)
             .join(memberships, memberships.c.user_id == users.c.id)
@@ -207,13 +189,11 @@ class SqlProjects:
         return await nouns_of(await self.connection.execute(query), _member)
 
     async def join(self, membership: Membership) -> None:
-        """Add it, or change its role."""
         values = row_of(memberships, membership)
         given = {"role": membership.role, "from_group": membership.from_group}
         await upsert(self.connection, memberships, values, given)
 
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
-        """Remove it, and remember when."""
         values = {"project_id": project_id, "user_id": user_id, "at": at}
         await upsert(self.connection, departures, values)
         await self.connection.execute(
@@ -223,7 +203,6 @@ class SqlProjects:
         )
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
-        """When they last left."""
         found: datetime | None = await self.connection.scalar(
             select(departures.c.at).where(
                 departures.c.project_id == project_id, departures.c.user_id == user_id
@@ -232,7 +211,6 @@ class SqlProjects:
         return found
 
     async def owners(self, project_id: str) -> int:
-        """Count the owners; locked, so that the last one stays."""
         query = select(memberships.c.user_id).where(
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )

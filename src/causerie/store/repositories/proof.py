@@ -25,24 +25,20 @@ _BY_USER = "user:"
 
 @dataclass(frozen=True, slots=True)
 class SqlLinks:
-    """One-time links."""
+    """Implements :class:`~causerie.accounts.ports.LinkRepository`."""
 
     connection: AsyncConnection
 
     async def add(self, link: OneTimeLink) -> None:
-        """A new one."""
         await insert(self.connection, one_time_links, link)
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
-        """By the digest of its secret."""
         return await self._one(one_time_links.c.digest == digest)
 
     async def find(self, id: str) -> OneTimeLink | None:
-        """By id."""
         return await self._one(one_time_links.c.id == id)
 
     async def use(self, id: str, at: datetime) -> bool:
-        """Mark it as used; false where it was used already."""
         done = await self.connection.execute(
             one_time_links.update()
             .where(one_time_links.c.id == id, one_time_links.c.used_at.is_(None))
@@ -51,19 +47,15 @@ class SqlLinks:
         return done.rowcount == 1
 
     async def withdraw(self, id: str) -> None:
-        """Remove it."""
         await self.connection.execute(one_time_links.delete().where(one_time_links.c.id == id))
 
     async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
-        """Open ones of a project or of none, oldest first."""
         return await self._open(one_time_links.c.project_id == project_id, now)
 
     async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Open ones that derive from this user."""
         return await self._open(_person() == user_id, now)
 
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
-        """Remove unused ones of this maker, for this address or expired."""
         old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
         await self.connection.execute(
             one_time_links.delete().where(
@@ -72,7 +64,6 @@ class SqlLinks:
         )
 
     async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        """Open ones that choose this user's password."""
         return await self._open(one_time_links.c.user_id == user_id, now)
 
     async def _open(self, where: ColumnElement[bool], now: datetime) -> Sequence[OneTimeLink]:
@@ -91,22 +82,19 @@ class SqlLinks:
 
 @dataclass(frozen=True, slots=True)
 class SqlSessions:
-    """Sessions."""
+    """Implements :class:`~causerie.accounts.ports.SessionRepository`."""
 
     connection: AsyncConnection
 
     async def add(self, session: Session) -> None:
-        """A new one."""
         await insert(self.connection, sessions, session)
 
     async def by_digest(self, digest: bytes) -> Session | None:
-        """By the digest of its token."""
         found = await self.connection.execute(select(sessions).where(sessions.c.digest == digest))
         row = found.mappings().first()
         return _session(row) if row else None
 
     async def seen(self, id: str, at: datetime) -> None:
-        """It was used."""
         await self.connection.execute(
             sessions.update().where(sessions.c.id == id).values(seen_at=at)
         )
@@ -121,7 +109,6 @@ class SqlSessions:
         return await nouns_of(await self.connection.execute(query), _session)
 
     async def last_seen(self) -> Mapping[str, datetime]:
-        """When each user's last session was used; users without a session are not there."""
         query = select(sessions.c.user_id, func.max(sessions.c.seen_at)).group_by(
             sessions.c.user_id
         )
@@ -129,33 +116,29 @@ class SqlSessions:
         return {row[0]: row[1] for row in found}
 
     async def end(self, user_id: str, id: str) -> bool:
-        """Remove one of this user's; false where there is none."""
         done = await self.connection.execute(
             sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
         )
         return done.rowcount == 1
 
     async def end_all(self, user_id: str, *, but: str | None = None) -> None:
-        """Remove all of this user's, except one."""
         statement = sessions.delete().where(sessions.c.user_id == user_id)
         if but is not None:
             statement = statement.where(sessions.c.id != but)
         await self.connection.execute(statement)
 
     async def forget(self, before: datetime) -> None:
-        """Remove those that ended before."""
         await self.connection.execute(sessions.delete().where(sessions.c.expires_at < before))
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFactors:
-    """Two-factor authentication, whose secrets are sealed."""
+    """Implements :class:`~causerie.accounts.ports.FactorRepository`; secrets are encrypted."""
 
     connection: AsyncConnection
     cipher: Cipher
 
     async def find(self, user_id: str) -> Authenticator | None:
-        """Of a user; raises :class:`StoreUnavailable` where no key opens it."""
         found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
         row = found.mappings().first()
         if row is None:
@@ -171,12 +154,10 @@ class SqlFactors:
         return Authenticator(**{**row, "secret": secret})
 
     async def put(self, authenticator: Authenticator) -> None:
-        """Add or change it."""
         sealed = self.cipher.seal(authenticator.secret, purpose(authenticator.user_id))
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        """Use a step up; false where it was."""
         done = await self.connection.execute(
             totp.update()
             .where(totp.c.user_id == user_id, totp.c.last_step < step)
@@ -185,19 +166,16 @@ class SqlFactors:
         return done.rowcount == 1
 
     async def remove(self, user_id: str) -> None:
-        """With its recovery codes."""
         await self.put_recovery(user_id, [])
         await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
 
     async def users(self) -> frozenset[str]:
-        """Return the ids of users whose factor is in force."""
         found = await self.connection.execute(
             select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None))
         )
         return frozenset(found.scalars())
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
-        """These, instead of those there are."""
         await self.connection.execute(
             recovery_codes.delete().where(recovery_codes.c.user_id == user_id)
         )
@@ -219,7 +197,7 @@ class SqlFactors:
 
 @dataclass(frozen=True, slots=True)
 class SqlAttempts:
-    """Failed attempts to sign in."""
+    """Implements :class:`~causerie.accounts.ports.AttemptRepository`."""
 
     connection: AsyncConnection
 
@@ -235,7 +213,6 @@ class SqlAttempts:
         return [Failures(**row) for row in (await self.connection.execute(query)).mappings()]
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
-        """One more, or the first where the last is long ago."""
         count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
         await upsert(
             self.connection,
@@ -245,7 +222,6 @@ class SqlAttempts:
         )
 
     async def forgive(self, scope: str) -> None:
-        """One less."""
         await self.connection.execute(
             attempts.update()
             .where(attempts.c.scope == scope, attempts.c.failures > 0)
@@ -253,11 +229,9 @@ class SqlAttempts:
         )
 
     async def clear(self, scope: str) -> None:
-        """None any more."""
         await self.connection.execute(attempts.delete().where(attempts.c.scope == scope))
 
     async def forget(self, before: datetime) -> None:
-        """Remove what was last before."""
         await self.connection.execute(attempts.delete().where(attempts.c.last_at < before))
 
 

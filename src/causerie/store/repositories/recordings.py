@@ -23,13 +23,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class SqlRecordings:
-    """Contents by the ids of usage records."""
+    """Implements :class:`~causerie.accounts.ports.RecordingRepository`."""
 
     connection: AsyncConnection
     _cipher: Cipher
 
     async def put(self, kept: Sequence[Recording]) -> None:
-        """Those of projects that keep what is said now; they cannot change that meanwhile."""
         names = sorted({each.project_id for each in kept})
         query = (
             select(projects.c.id, projects.c.recording_days)
@@ -44,7 +43,6 @@ class SqlRecordings:
             await self.connection.execute(recordings.insert(), rows)
 
     async def find(self, id: str, now: datetime) -> Recording | None:
-        """By the id of the usage record."""
         query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
         row = (await self.connection.execute(query)).mappings().first()
         if row is None:
@@ -61,7 +59,6 @@ class SqlRecordings:
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
-        """Of these ids those that are kept and can be decrypted."""
         query = select(recordings).where(
             recordings.c.id.in_(ids),
             recordings.c.project_id == project_id,
@@ -71,7 +68,6 @@ class SqlRecordings:
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
-        """Of these ids those that are kept, with whose requests they are."""
         query = select(recordings.c.id, recordings.c.user_id).where(
             recordings.c.id.in_(ids),
             recordings.c.project_id == project_id,
@@ -80,13 +76,11 @@ class SqlRecordings:
         return {row.id: row.user_id for row in await self.connection.execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        """All of a project."""
         await self.connection.execute(
             recordings.delete().where(recordings.c.project_id == project_id)
         )
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
-        """None of the project's is kept for longer."""
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
         await self.connection.execute(
             recordings.update()
@@ -98,7 +92,6 @@ class SqlRecordings:
         )
 
     async def expire(self, now: datetime, most: int) -> int:
-        """Remove up to so many whose time is over."""
         over = select(recordings.c.id).where(recordings.c.expires_at <= now).limit(most)
         done = await self.connection.execute(recordings.delete().where(recordings.c.id.in_(over)))
         return done.rowcount

@@ -18,7 +18,6 @@ T = TypeVar("T")
 
 
 def row_of(table: Table, noun: Any) -> dict[str, Any]:
-    """The columns of a noun."""
     names = {each.name for each in fields(noun)}
     return {column.name: getattr(noun, column.name) for column in table.c if column.name in names}
 
@@ -53,7 +52,6 @@ async def insert(connection: AsyncConnection, table: Table, noun: Any) -> None:
 async def update(
     connection: AsyncConnection, table: Table, where: ColumnElement[bool], noun: Any
 ) -> None:
-    """Change a row to what the noun is now."""
     await connection.execute(table.update().where(where).values(row_of(table, noun)))
 
 

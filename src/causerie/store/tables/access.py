@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
-from causerie.store.columns import Moment, Money, NameSet
+from causerie.store.columns import NAME_SET, Moment, Money
 from causerie.store.tables.base import METADATA
 
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
@@ -17,8 +17,8 @@ api_keys = Table(
     Column("created_by", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("purpose", Text, nullable=False),
-    Column("doors", NameSet),
-    Column("models", NameSet),
+    Column("doors", NAME_SET),
+    Column("models", NAME_SET),
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment),
     Column("disabled_at", Moment),

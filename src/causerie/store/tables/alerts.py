@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Integer, Table, Text
 
-from causerie.store.columns import Details, Moment
+from causerie.store.columns import JSON_OBJECT, Moment
 from causerie.store.tables.base import METADATA
 
 alerts = Table(
@@ -13,7 +13,7 @@ alerts = Table(
     Column("key", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("summary", Text, nullable=False),
-    Column("details", Details, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
     Column("level", Integer, nullable=False),
     Column("recovers", Boolean, nullable=False),
     Column("since", Moment, nullable=False),
@@ -30,7 +30,7 @@ alert_deliveries = Table(
     Column("kind", Text, nullable=False),
     Column("firing", Boolean, nullable=False),
     Column("summary", Text, nullable=False),
-    Column("details", Details, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
     Column("at", Moment, nullable=False, index=True),
     Column("state", Text, nullable=False),
     Column("attempts", Integer, nullable=False),

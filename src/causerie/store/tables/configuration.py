@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Integer, Table, Text, UniqueConstraint
 
-from causerie.store.columns import Json, Moment
+from causerie.store.columns import JSON_OBJECT, Moment
 from causerie.store.tables.base import METADATA
 
 configuration_entries = Table(
@@ -13,7 +13,7 @@ configuration_entries = Table(
     Column("id", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("body", Json, nullable=False),
+    Column("body", JSON_OBJECT, nullable=False),
     Column("credential", Text),
     Column("enabled", Boolean, nullable=False),
     Column("version", Integer, nullable=False),

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-from causerie.store.columns import Details, Moment
+from causerie.store.columns import JSON_OBJECT, Moment
 from causerie.store.tables.base import METADATA
 
 users = Table(
@@ -134,6 +134,6 @@ audit = Table(
     Column("action", Text, nullable=False),
     Column("project_id", Text),
     Column("subject", Text, nullable=False),
-    Column("details", Details, nullable=False),
+    Column("details", JSON_OBJECT, nullable=False),
     Index(None, "project_id", "id"),
 )

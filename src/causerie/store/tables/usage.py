@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid, false, text
 
-from causerie.store.columns import Lines, Money
+from causerie.store.columns import LINES, Money
 from causerie.store.tables.base import METADATA
 
 usage_records = Table(
@@ -39,7 +39,7 @@ usage_records = Table(
     Column("upstream_us", BigInteger, nullable=False, server_default="0"),
     Column("continued", Integer, nullable=False, server_default="0"),
     Column("estimated", Boolean, nullable=False, server_default=false()),
-    Column("tried", Lines, nullable=False, server_default="[]"),
+    Column("tried", LINES, nullable=False, server_default="[]"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("param", Text),
     Column("app", Text, nullable=False, server_default=""),

@@ -1,4 +1,4 @@
-"""Schemas of what is sent to the service, made from the declared parameters.
+"""Schemas of bodies: of requests from the declared parameters, of responses from their types.
 
 A test gives every place of a request every odd value and holds the answers to the schemas.
 """
@@ -11,9 +11,22 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from causerie.edge.components import received
-from causerie.edge.schema import Schema
+from causerie.edge.components import received, sent
+from causerie.edge.health import Health
+from causerie.edge.schema import Schema, ref, structure, text
+from causerie.errors import Error
+from causerie.protocol.completion import Chunk, Completion
 from causerie.protocol.declaration import Parameter, declared
+from causerie.protocol.key_statements import RouterCredits, RouterGeneration, RouterKey
+from causerie.protocol.model_entries import (
+    ModelList,
+    RouterCount,
+    RouterEndpoints,
+    RouterModel,
+    RouterModelData,
+    RouterModelList,
+    ServedModelEntry,
+)
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
@@ -21,6 +34,10 @@ _MODEL_OR_MODELS = [
     {"required": ["model"], "properties": {"model": {"type": "string"}}},
     {"required": ["models"], "properties": {"models": {"type": "array", "minItems": 1}}},
 ]
+_ROUTER = (
+    *(RouterModelData, RouterModelList, RouterCount, RouterEndpoints),
+    *(RouterKey, RouterCredits, RouterGeneration),
+)
 
 
 def request_schemas(max_messages: int) -> dict[str, Schema]:
@@ -42,3 +59,22 @@ def _body(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
     optional = [(each.name, each.optional, None) for each in parameters if not each.required]
     hints = [(hint, _Hint, None) for hint in HINTS]
     return msgspec.defstruct(name, [*required, *optional, *hints], kw_only=True)
+
+
+def response_schemas() -> dict[str, Schema]:
+    entries = [ref(kind.__name__) for kind in (ServedModelEntry, RouterModel)]
+    return {
+        **sent(Completion, Chunk, Error, Health, ModelList, ServedModelEntry, *_ROUTER),
+        "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
+        "ChunkEvent": structure("data", data=_chunk_data()),
+    }
+
+
+def _chunk_data() -> Schema:
+    """Return the schema of the text after ``data:``: a chunk, or the mark of the end."""
+    chunk: Schema = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": ref("Chunk"),
+    }
+    return {"anyOf": [text(enum=["[DONE]"]), chunk]}
