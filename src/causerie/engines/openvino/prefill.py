@@ -30,7 +30,7 @@ _EXPECTED_SECONDS = STREAMING_SECONDS / BATCH  # for a token: the first step is 
 
 
 @dataclass(slots=True, eq=False)
-class Prompt:
+class WaitingPrompt:
     """A prompt that waits; the cache holds ``read`` of its tokens."""
 
     id: int
@@ -50,7 +50,7 @@ class Prompt:
 class Part:
     """The tokens of a prompt that one step reads."""
 
-    prompt: Prompt
+    prompt: WaitingPrompt
     begin: int
     end: int
 
@@ -89,7 +89,7 @@ class Prefill:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
         self._known = KnownBlocks(blocks)
         self._divided = divided
-        self._waiting: dict[int, Prompt] = {}
+        self._waiting: dict[int, WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
 
@@ -98,7 +98,7 @@ class Prefill:
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
         """Have a prompt wait."""
-        self._waiting[id] = Prompt(id, tokens, block_keys(tokens))
+        self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
         """Forget a prompt, if it waits."""
@@ -141,11 +141,11 @@ class Prefill:
         """Note that the cache holds these, from the first on."""
         self._known.add(block_keys(tokens))
 
-    def _in_order(self) -> Sequence[Prompt]:
+    def _in_order(self) -> Sequence[WaitingPrompt]:
         waiting = list(self._waiting.values())
         return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
 
-    def _skip_known(self, prompt: Prompt) -> None:
+    def _skip_known(self, prompt: WaitingPrompt) -> None:
         """Skip what the cache holds, but not the last token: something has to be computed."""
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK
