@@ -26,6 +26,7 @@ from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.prefill_speed import PrefillSpeed
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
 
@@ -294,7 +295,7 @@ async def test_what_the_reader_raises_stays_what_it_is() -> None:
                     raise ConnectionError("mine")
 
 
-class Fixed(ChunkedPrefill):
+class Fixed(PrefillSpeed):
     """A speed that no step changes."""
 
     def observe(self, tokens: int, seconds: float) -> None:
@@ -324,7 +325,8 @@ async def test_a_long_prompt_is_read_in_chunks_and_small_ones_while_another_stre
     asked: list[list[int]] = []
     long = TextRequest(prompt=tuple(range(200)), max_tokens=1)
     async with engine(reading(asked)) as client:
-        client._prefill = Fixed(64, 1000, 0.05)
+        client._prefill = ChunkedPrefill(64, 1000, 1)
+        client._prefill.speed = Fixed(0.05)
         alone = await outputs(client, long)
         assert [len(prompt) for prompt in asked] == [64, 128, 192, 200]
         del asked[:]

@@ -33,6 +33,7 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
+from causerie.engines.prefill_speed import PrefillSpeed
 from causerie.engines.supervisor import GivenUp
 from causerie.engines.watchdog import Pulse
 from causerie.protocol.parameters import SamplingParams
@@ -262,7 +263,7 @@ async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCp
     await until_free(engine)
 
 
-class Slow(ChunkedPrefill):
+class Slow(PrefillSpeed):
     """The speed of a slow machine, whatever machine this is."""
 
     def observe(self, tokens: int, seconds: float) -> None:
@@ -272,7 +273,9 @@ class Slow(ChunkedPrefill):
 async def test_a_stream_goes_on_while_a_long_prompt_is_read(
     engine: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine._client(), "_prefill", Slow(64, CONTEXT, 0.05))
+    slow = ChunkedPrefill(64, CONTEXT, 1)
+    slow.speed = Slow(0.05)
+    monkeypatch.setattr(engine._client(), "_prefill", slow)
     long = TextRequest([2000 + number for number in range(112)], 2, GREEDY, ignore_eos=True)
     seen: list[Output] = []
     streamed = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from causerie.engines.openvino.prefill import BATCH, BLOCK, KnownBlocks, Prefill, block_keys
+from causerie.engines.openvino.prefill import BATCH, KnownBlocks, Prefill, block_keys
 
 FAST, SLOW = 0.0005, 0.005  # seconds for each token
 
@@ -45,7 +45,7 @@ def again(
 
 @pytest.mark.parametrize(
     ("token_seconds", "alone", "streaming"),
-    [(FAST, BATCH, 224), (0.001, BATCH, 96), (0.003, 160, BLOCK), (0.1, BLOCK, BLOCK)],
+    [(0.0001, BATCH, BATCH), (0.001, BATCH, 96), (0.003, BATCH, 32), (0.006, 160, 32), (1, 32, 32)],
 )
 def test_parts_are_as_small_as_streams_need_and_end_with_a_block(
     token_seconds: float, alone: int, streaming: int
@@ -53,8 +53,23 @@ def test_parts_are_as_small_as_streams_need_and_end_with_a_block(
     for beside, count in ((False, alone), (True, streaming)):
         asked = prefill(token_seconds)
         (first,) = step(asked, 1, tokens(4000), token_seconds, streaming=beside)
-        assert first == (1, 0, count) or abs(first[2] - count) == BLOCK  # rounding of the speed
-        assert first[2] % BLOCK == 0
+        assert first == (1, 0, count)
+
+
+def test_prompts_that_are_not_long_fill_a_step_beside_a_stream_too() -> None:
+    asked = prefill(0.003)
+    asked.add(1, tokens(100))
+    assert step(asked, 2, tokens(400, 1000), 0.003, streaming=True) == [(1, 0, 100), (2, 0, 128)]
+
+
+def test_a_long_prompt_stays_one_to_its_end_and_shares_no_step_with_what_comes_behind() -> None:
+    asked = prefill(0.003)
+    found = step(asked, 1, tokens(1100), 0.003, streaming=True)
+    while len(asked._waiting):
+        found += again(asked, 0.003, streaming=True)
+    assert found == [(1, at, min(at + 32, 1100)) for at in range(0, 1100, 32)]
+    asked.add(2, tokens(1100, 2000))
+    assert step(asked, 3, tokens(1100, 4000), 0.003, streaming=True) == [(2, 0, 32)]
 
 
 def test_a_prompt_is_read_to_its_end_and_waits_no_more() -> None:

@@ -24,12 +24,13 @@ BLOCK = 32
 BATCH = 256
 """Tokens of the largest step."""
 
-_ALONE_SECONDS = 0.5  # a client that leaves, and a prompt that comes, wait for the step
+_ALONE_SECONDS = 1.0  # a client that leaves, and a prompt that comes, wait for the step
+_LONG_SECONDS = 3.0  # small parts cost half more: too much for prompts that are read sooner
 _EXPECTED_SECONDS = STREAMING_SECONDS / BATCH  # for a token: the first step is as large as any
 
 
 @dataclass(slots=True, eq=False)
-class Prompt:
+class WaitingPrompt:
     """A prompt that waits; the cache holds ``read`` of its tokens."""
 
     id: int
@@ -37,6 +38,7 @@ class Prompt:
     blocks: Sequence[int]
     """Keys of its whole blocks."""
     read: int = 0
+    is_long: bool = False
 
     @property
     def rest(self) -> int:
@@ -48,7 +50,7 @@ class Prompt:
 class Part:
     """The tokens of a prompt that one step reads."""
 
-    prompt: Prompt
+    prompt: WaitingPrompt
     begin: int
     end: int
 
@@ -87,7 +89,7 @@ class Prefill:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
         self._known = KnownBlocks(blocks)
         self._divided = divided
-        self._waiting: dict[int, Prompt] = {}
+        self._waiting: dict[int, WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
 
@@ -96,7 +98,7 @@ class Prefill:
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
         """Have a prompt wait."""
-        self._waiting[id] = Prompt(id, tokens, block_keys(tokens))
+        self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
         """Forget a prompt, if it waits."""
@@ -106,21 +108,25 @@ class Prefill:
         """Return what the next step reads; a prompt whose last part it is waits no more.
 
         The oldest prompt and the shortest rest come first in turns: so none waits for all that
-        are longer, nor for all that are shorter.
+        are longer, nor for all that are shorter. Beside a stream a part of a long prompt is small,
+        and the last one of its step.
         """
         self._oldest_first = not self._oldest_first
-        left, planned = self._step_tokens(streaming=streaming), []
+        left, planned = self._step_tokens(), []
         for prompt in self._in_order():
             self._skip_known(prompt)
-            end = prompt.read + left
-            end = len(prompt.tokens) if prompt.rest <= left else end - end % BLOCK
+            prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
+            small = self._divided and streaming and prompt.is_long
+            most = min(left, _blocks(self._speed.fitting(STREAMING_SECONDS))) if small else left
+            end = prompt.read + most
+            end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:
-                part = Part(prompt, prompt.read, end)
-                left -= end - prompt.read
+                planned.append(Part(prompt, prompt.read, end))
+                left = 0 if small else left - (end - prompt.read)
                 prompt.read = end
-                planned.append(part)
-                if part.is_last:
-                    self.drop(prompt.id)
+        for part in planned:
+            if part.is_last:
+                self.drop(part.prompt.id)
         self._planned = planned
         return planned
 
@@ -135,20 +141,24 @@ class Prefill:
         """Note that the cache holds these, from the first on."""
         self._known.add(block_keys(tokens))
 
-    def _in_order(self) -> Sequence[Prompt]:
+    def _in_order(self) -> Sequence[WaitingPrompt]:
         waiting = list(self._waiting.values())
         return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
 
-    def _skip_known(self, prompt: Prompt) -> None:
+    def _skip_known(self, prompt: WaitingPrompt) -> None:
         """Skip what the cache holds, but not the last token: something has to be computed."""
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK
 
-    def _step_tokens(self, *, streaming: bool) -> int:
+    def _step_tokens(self) -> int:
         if not self._divided:
             return sum(prompt.rest for prompt in self._waiting.values())
-        fitting = self._speed.fitting(STREAMING_SECONDS if streaming else _ALONE_SECONDS)
-        return min(max(fitting // BLOCK, 1) * BLOCK, BATCH)
+        return min(_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+
+
+def _blocks(tokens: int) -> int:
+    """Return the tokens of the whole blocks in so many, and of one at least."""
+    return max(tokens // BLOCK, 1) * BLOCK
 
 
 def block_keys(tokens: Sequence[int]) -> Sequence[int]:
