@@ -36,6 +36,7 @@ class Verdict(Enum):
     LATER = "excluded: by a keyword that is newer than the draft of its `$schema`"
     SPELLED = "excluded: a number is spelled otherwise (2.0 for 2, 1e-06 for 0.000001)"
     FORMAT = "excluded: by a format, of which a part is admitted"
+    OVERLAP = "excluded: as an option of a `oneOf`, or what `not` leaves, overlaps another"
     EXCLUDED = "excluded"
 
 
@@ -75,6 +76,7 @@ class Judge:
             (Verdict.UNNAMED, _opened(self._schema)),
             (Verdict.LATER, _opened(_of_its_draft(self._schema))),
             (Verdict.FORMAT, _opened(_less(self._schema, {"format"}))),
+            (Verdict.OVERLAP, _opened(_overlapping(self._schema))),
         ):
             if other != self._schema and await _admitted(other, document):
                 return Judgement(verdict, False, fault)
@@ -228,6 +230,27 @@ def _opened(schema: Any) -> Any:
         for key, part in schema.items()
     }
     return {"additionalProperties": True, **made} if "properties" in schema else made
+
+
+def _overlapping(schema: Any) -> Any:
+    """Return the schema with options that do not exclude each other, and without ``not``."""
+    if isinstance(schema, list):
+        return [_overlapping(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {}
+    for key, part in schema.items():
+        if key in _HOLDING_SCHEMAS and isinstance(part, Mapping):
+            made[key] = {name: _overlapping(one) for name, one in part.items()}
+        elif key in _HOLDING_DATA:
+            made[key] = part
+        elif key == "oneOf" and isinstance(part, list):
+            known = schema.get("allOf")
+            others = _overlapping(known) if isinstance(known, list) else []
+            made["allOf"] = [*others, {"anyOf": _overlapping(part)}]
+        elif key != "not" and not (key == "allOf" and "oneOf" in schema):
+            made[key] = _overlapping(part)
+    return made
 
 
 def _as_json(value: Any) -> str:
