@@ -123,7 +123,7 @@ class GrammarMatcher:
         return Admitted(spans, not spans or any(_holds(mask, id) for id in self._end))
 
 
-def _behind(words: LLTokenizer, grammar: str, taken: Sequence[int]) -> LLMatcher:
+def _behind(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
     """Return the state behind some tokens; raise :class:`NotAdmitted` where there is none."""
     matcher = LLMatcher(words, grammar, log_level=0)
     if matcher.try_consume_tokens(taken) == len(taken):
