@@ -5,8 +5,8 @@ cases of the Berkeley Function Calling Leaderboard with `tool_choice: auto`. For
 functions with `tool_choice: required`. Forms: answers in a JSON Schema, which are to end by
 themselves. LangChain: its standard tests of chat models. Printed are right (or valid) replies, or
 passed tests, of all, for both sides; then the calls that the service delivered, by their error
-class. With ``--replies FILE`` every reply is a line there, and a run that was interrupted goes on
-behind the lines that FILE has.
+class. ``--only`` chooses categories, ``--cases`` how many of each. With ``--replies FILE`` every
+reply is a line there, and a run that was interrupted goes on behind the lines that FILE has.
 
 make bench BENCH=bench/quality.py ARGS="--weights MODEL.gguf"
 """
@@ -33,7 +33,7 @@ from quality.sides import Asked, Reply, bare_engine, delivered_calls
 from service import AS_USERS, serving
 from starter import PROGRAM
 
-CONTEXT = 4096
+CONTEXT = 8192  # tokens: the longest case of the leaderboard has some 7,000
 MAX_TOKENS = 384
 FORM_TOKENS = 256
 READY_SECONDS = 600.0  # on a machine that others use too
@@ -142,7 +142,7 @@ def _call(case: bfcl.Case) -> Task:
             "calls valid": not reply.refusal and _valid(case, calls),
         }
 
-    return Task(case.id, {**_asked(case), "tool_choice": "auto"}, judge)
+    return Task(case.id, _asked(case, "auto"), judge)
 
 
 def _forced(case: bfcl.Case) -> Task:
@@ -155,7 +155,7 @@ def _forced(case: bfcl.Case) -> Task:
             "one valid call": bool(calls) and len(calls or ()) == 1 and _valid(case, calls),
         }
 
-    return Task(case.id, {**_asked(case), "tool_choice": "required"}, judge)
+    return Task(case.id, _asked(case, "required"), judge)
 
 
 def _forms() -> Iterator[Task]:
@@ -174,8 +174,11 @@ def _forms() -> Iterator[Task]:
         yield Task(f"form_{number}", body, judge)
 
 
-def _asked(case: bfcl.Case) -> dict[str, Any]:
-    return {"messages": case.messages, "tools": case.tools, "max_tokens": MAX_TOKENS}
+def _asked(case: bfcl.Case, tool_choice: str) -> dict[str, Any]:
+    body = {"messages": case.messages, "max_tokens": MAX_TOKENS}
+    if not case.tools:  # a few questions of ``live_irrelevance``
+        return body
+    return {**body, "tools": case.tools, "tool_choice": tool_choice}
 
 
 def _parsed(reply: Reply) -> list[bfcl.Call] | None:

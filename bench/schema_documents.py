@@ -12,6 +12,7 @@ from typing import Any
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.answer import answer_plan
+from causerie.chat.document_watch import DocumentWatch
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import validate_json
@@ -24,7 +25,6 @@ _HOLDING_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "
 _HOLDING_DATA = ("const", "enum", "default", "examples", "example")
 _OF_DRAFT_6 = {"const", "contains", "propertyNames"}
 _OF_DRAFT_7 = {"if", "then", "else"}
-_LENGTHS = ("minLength", "maxLength")
 
 
 class Verdict(Enum):
@@ -36,7 +36,7 @@ class Verdict(Enum):
     LATER = "excluded: by a keyword that is newer than the draft of its `$schema`"
     SPELLED = "excluded: a number is spelled otherwise (2.0 for 2, 1e-06 for 0.000001)"
     FORMAT = "excluded: by a format, of which a part is admitted"
-    COUNTED = "excluded: a long string by a length beside a pattern that counts"
+    OVERLAP = "excluded: as an option of a `oneOf`, or what `not` leaves, overlaps another"
     EXCLUDED = "excluded"
 
 
@@ -56,6 +56,7 @@ class Judge:
         self._schema = schema
         self._start = LLMatcher(_TOKENIZER, grammar, log_level=0)
         self._rules = rules
+        self._slow = _counts(schema)
         self._orders = list(_orders(schema))
         self._foreign_first = False  # names that a part of the schema lacks
         self._written_as = _as_json  # a value without parts
@@ -75,11 +76,41 @@ class Judge:
             (Verdict.UNNAMED, _opened(self._schema)),
             (Verdict.LATER, _opened(_of_its_draft(self._schema))),
             (Verdict.FORMAT, _opened(_less(self._schema, {"format"}))),
-            (Verdict.COUNTED, _opened(_uncounted(self._schema))),
+            (Verdict.OVERLAP, _opened(_overlapping(self._schema))),
         ):
             if other != self._schema and await _admitted(other, document):
                 return Judgement(verdict, False, fault)
         return Judgement(Verdict.EXCLUDED, False, fault or f"the grammar stops behind {stops!r}")
+
+    def is_watched(self, document: Any) -> bool:
+        """Return whether what is wrong with a document is found while it is written."""
+        watch = DocumentWatch(self._rules)
+        for position, character in enumerate(f"{_as_json(document)}\n"):
+            watch.feed(character, position)
+        return watch.fault is not None
+
+    def _taken(self, at: LLMatcher, data: bytes) -> tuple[int, LLMatcher]:
+        """Return how many bytes are admitted, and the state behind them.
+
+        The work between two masks is bounded. Engines ask for a mask for each token; here all bytes
+        are taken at once, unless counts make that too much work.
+        """
+        matcher = at.deep_copy()
+        if not self._slow:
+            return matcher.try_consume_tokens(list(data)), matcher
+        for count, byte in enumerate(data):
+            matcher.compute_bitmask()
+            if matcher.try_consume_tokens([byte]) != 1:
+                return count, matcher
+        return len(data), matcher
+
+    def _behind(self, at: LLMatcher, text: str, tries: Iterator[int]) -> LLMatcher | None:
+        """Return the state behind a text, or ``None`` where it is not admitted."""
+        if next(tries, None) is None:
+            return None
+        data = text.encode()
+        taken, matcher = self._taken(at, data)
+        return matcher if taken == len(data) else None
 
     def _own_verdict(self, document: Any) -> Verdict | None:
         """Return why the grammar excludes a document that it admits when written otherwise."""
@@ -92,9 +123,8 @@ class Judge:
 
     def _stops(self, text: str) -> str | None:
         """Return the last characters that the grammar admits, or ``None`` if it admits all."""
-        matcher = self._start.deep_copy()
         data = text.encode()
-        taken = matcher.try_consume_tokens(list(data))
+        taken, matcher = self._taken(self._start, data)
         if taken == len(data) and matcher.is_accepting():
             return None
         return data[max(taken - 60, 0) : taken].decode(errors="replace")
@@ -113,19 +143,19 @@ class Judge:
             yield from self._members(value, at, tries, "{")
         elif isinstance(value, list) and value:
             yield from self._items(value, at, tries, "[")
-        elif (there := _behind(at, self._written_as(value), tries)) is not None:
+        elif (there := self._behind(at, self._written_as(value), tries)) is not None:
             yield there
 
     def _members(
         self, left: Mapping[str, Any], at: LLMatcher, tries: Iterator[int], before: str
     ) -> Iterator[LLMatcher]:
         if not left:
-            if (end := _behind(at, "}", tries)) is not None:
+            if (end := self._behind(at, "}", tries)) is not None:
                 yield end
             return
         for name in self._sorted(left):
             key = f"{before}{json.dumps(name, ensure_ascii=False)}: "
-            if (there := _behind(at, key, tries)) is not None:
+            if (there := self._behind(at, key, tries)) is not None:
                 rest = {other: left[other] for other in left if other != name}
                 for behind in self._written(left[name], there, tries):
                     yield from self._members(rest, behind, tries, ", ")
@@ -140,9 +170,9 @@ class Judge:
         self, left: list[Any], at: LLMatcher, tries: Iterator[int], before: str
     ) -> Iterator[LLMatcher]:
         if not left:
-            if (end := _behind(at, "]", tries)) is not None:
+            if (end := self._behind(at, "]", tries)) is not None:
                 yield end
-        elif (there := _behind(at, before, tries)) is not None:
+        elif (there := self._behind(at, before, tries)) is not None:
             for behind in self._written(left[0], there, tries):
                 yield from self._items(left[1:], behind, tries, ", ")
 
@@ -163,12 +193,14 @@ async def _admitted(schema: Any, document: Any) -> bool:
     return judged.verdict in (Verdict.ADMITTED, Verdict.ORDER, Verdict.SPELLED)
 
 
-def _behind(at: LLMatcher, text: str, tries: Iterator[int]) -> LLMatcher | None:
-    """Return the state behind a text, or ``None`` where it is not admitted."""
-    if next(tries, None) is None:
-        return None
-    matcher, data = at.deep_copy(), list(text.encode())
-    return matcher if matcher.try_consume_tokens(data) == len(data) else None
+def _counts(schema: Any) -> bool:
+    """Return whether a part of a schema has a length beside a pattern that counts."""
+    if isinstance(schema, list):
+        return any(map(_counts, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    counts = isinstance(pattern := schema.get("pattern"), str) and "{" in pattern
+    return (counts and "maxLength" in schema) or any(map(_counts, schema.values()))
 
 
 def _orders(schema: Any) -> Iterator[Mapping[str, int]]:
@@ -200,15 +232,25 @@ def _opened(schema: Any) -> Any:
     return {"additionalProperties": True, **made} if "properties" in schema else made
 
 
-def _uncounted(schema: Any) -> Any:
-    """Return the schema without the lengths beside patterns that count."""
+def _overlapping(schema: Any) -> Any:
+    """Return the schema with options that do not exclude each other, and without ``not``."""
     if isinstance(schema, list):
-        return [_uncounted(part) for part in schema]
+        return [_overlapping(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    counts = isinstance(pattern := schema.get("pattern"), str) and "{" in pattern
-    less = _LENGTHS if counts else ()
-    return {key: _uncounted(part) for key, part in schema.items() if key not in less}
+    made = {}
+    for key, part in schema.items():
+        if key in _HOLDING_SCHEMAS and isinstance(part, Mapping):
+            made[key] = {name: _overlapping(one) for name, one in part.items()}
+        elif key in _HOLDING_DATA:
+            made[key] = part
+        elif key == "oneOf" and isinstance(part, list):
+            known = schema.get("allOf")
+            others = _overlapping(known) if isinstance(known, list) else []
+            made["allOf"] = [*others, {"anyOf": _overlapping(part)}]
+        elif key != "not" and not (key == "allOf" and "oneOf" in schema):
+            made[key] = _overlapping(part)
+    return made
 
 
 def _as_json(value: Any) -> str:

@@ -84,6 +84,8 @@ class Outcome:
     """Documents."""
     late: int = 0
     """Invalid documents that the grammar admits, and the last check excludes."""
+    watched: int = 0
+    """Those of them whose fault is found, and mended, while they are written."""
     wrong: Sequence[str] = ()
     """Valid documents that are excluded and invalid ones that are admitted, each with its file."""
 
@@ -147,7 +149,7 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None) -> Ou
 async def _judged(case: Case, judge: Judge, outcome: Outcome) -> Outcome:
     """Return the outcome with what became of the documents."""
     verdicts: Counter[str] = Counter()
-    late, wrong = 0, []
+    late, watched, wrong = 0, 0, []
     for document, valid in case.documents:
         judged = await judge.of(document, why=valid)
         shown = f"{case.name}: {json.dumps(document)[:200]}"
@@ -156,11 +158,14 @@ async def _judged(case: Case, judge: Judge, outcome: Outcome) -> Outcome:
             if judged.verdict is Verdict.EXCLUDED:
                 wrong.append(f"valid, excluded: {shown} {judged.fault}")
         else:
-            late += judged.grammar and judged.verdict is Verdict.EXCLUDED
+            if judged.grammar and judged.verdict is Verdict.EXCLUDED:
+                late += 1
+                watched += judge.is_watched(document)
             if judged.verdict is Verdict.ADMITTED:
                 wrong.append(f"invalid, admitted: {shown}")
     invalid = sum(not valid for _, valid in case.documents)
-    return replace(outcome, verdicts=dict(verdicts), invalid=invalid, late=late, wrong=wrong)
+    found = replace(outcome, verdicts=dict(verdicts), invalid=invalid, wrong=wrong)
+    return replace(found, late=late, watched=watched)
 
 
 def known(results: Path | None) -> dict[str, Outcome]:
@@ -211,9 +216,11 @@ def report(outcomes: Sequence[Outcome], *, verbose: bool) -> Iterator[str]:
     yield f"{verdicts.total()} valid documents"
     for verdict in Verdict:
         yield f"{verdicts[verdict.name]:6} {verdict.value}"
-    invalid, late = (sum(getattr(each, of) for each in outcomes) for of in ("invalid", "late"))
+    counted = ("invalid", "late", "watched")
+    invalid, late, watched = (sum(getattr(each, of) for each in outcomes) for of in counted)
     admitted = sum(line.startswith("invalid") for line in wrong)
     yield f"{invalid} invalid documents, {admitted} admitted, {late} by the grammar only"
+    yield f"       {watched} of these are found while they are written"
     refused = [f"{each.name}: {each.reason[:160]}" for each in outcomes if each.reason]
     for line in [*wrong, *refused] if verbose else wrong[:10]:
         yield f"       {line}"

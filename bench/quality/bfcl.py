@@ -1,9 +1,10 @@
-"""Single-turn cases of the Berkeley Function Calling Leaderboard (v4), and how a reply is judged.
+"""Single-turn cases of the Berkeley Function Calling Leaderboard (v4), and which calls are right.
 
 The data is in the Python package ``bfcl-eval``, of which only the data is used. A case is right if
-the function is the expected one, every required argument is there, and every argument has one of
-the values that its answer lists. A case of ``irrelevance`` is right without a call, and one of
-``relevance`` with any. ``live`` cases are what people asked, the others were written for the test.
+its calls are the expected ones (:mod:`quality.scoring`), one of ``irrelevance`` without a call, and
+one of ``relevance`` with any. ``live`` cases are what people asked, the others were written for the
+test. Not here: ``simple_java`` and ``simple_javascript``, whose arguments are expressions of these
+languages, written as texts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from quality.scoring import Call, Parameters, Values, are_right
 
 PACKAGE = "bfcl-eval==2026.3.23"
 CATEGORIES = (
@@ -34,11 +37,6 @@ CATEGORIES = (
 
 _FOLDER = "bfcl_eval/data"
 _TYPES = {"dict": "object", "float": "number", "tuple": "array"}
-_LEFT_OUT = ""  # in a list of answers: the argument may be left out
-_CLOSE = 1e-6
-
-Call = tuple[str, Mapping[str, Any]]
-"""A function's name and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,9 @@ class Case:
     id: str
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
-    expected: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] | None
+    functions: Mapping[str, Parameters]
+    """Parameters by the function's name, as the leaderboard describes them."""
+    expected: Sequence[tuple[str, Values]] | None
 
 
 def fetch(folder: Path) -> Path:
@@ -83,20 +83,14 @@ def is_right(case: Case, calls: Sequence[Call]) -> bool:
     """Return whether these calls are the expected ones, in any order."""
     if case.expected is None:
         return bool(calls)
-    left = list(calls)
-    if len(left) != len(case.expected):
-        return False
-    for name, values in case.expected:
-        match = next((one for one in left if _fits(case, one, name, values)), None)
-        if match is None:
-            return False
-        left.remove(match)
-    return True
+    return are_right(calls, case.expected, case.functions)
 
 
 def _case(question: Mapping[str, Any], truth: Sequence[Mapping[str, Any]] | None) -> Case:
     expected = truth and [(_name(name), values) for one in truth for name, values in one.items()]
-    return Case(question["id"], question["question"][0], _tools(question["function"]), expected)
+    described = question["function"]
+    functions = {_name(one["name"]): one["parameters"] for one in described}
+    return Case(question["id"], question["question"][0], _tools(described), functions, expected)
 
 
 def _tools(functions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -132,42 +126,6 @@ def _schema(given: Any) -> Any:
         else:
             schema["type"] = _TYPES.get(kind, kind)
     return schema
-
-
-def _fits(case: Case, call: Call, name: str, values: Mapping[str, Sequence[Any]]) -> bool:
-    called, arguments = call
-    if called != name or not set(arguments) <= set(values):
-        return False
-    return all(
-        _matches(arguments[key], allowed) if key in arguments else _LEFT_OUT in allowed
-        for key, allowed in values.items()
-    )
-
-
-def _matches(value: Any, allowed: Sequence[Any]) -> bool:
-    return any(_equal(value, one) for one in allowed)
-
-
-def _equal(value: Any, expected: Any) -> bool:
-    """Compare as the leaderboard does: texts without case, spaces and punctuation."""
-    if isinstance(value, str) and isinstance(expected, str):
-        return _letters(value) == _letters(expected)
-    if isinstance(value, bool) or isinstance(expected, bool):
-        return value is expected
-    if isinstance(value, int | float) and isinstance(expected, int | float):
-        return abs(value - expected) <= _CLOSE * max(1.0, abs(expected))
-    if isinstance(value, list) and isinstance(expected, list):
-        return len(value) == len(expected) and all(map(_equal, value, expected))
-    if isinstance(value, dict) and isinstance(expected, dict):  # of which each value is a list
-        return set(value) <= set(expected) and all(
-            _matches(value[key], allowed) if key in value else _LEFT_OUT in allowed
-            for key, allowed in expected.items()
-        )
-    return bool(value == expected)
-
-
-def _letters(text: str) -> str:
-    return "".join(char for char in text.lower() if char not in " ,./-_*^'\"")
 
 
 def _lines(data: bytes) -> list[dict[str, Any]]:

@@ -68,7 +68,10 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.file is not None and self.file.exists():
-            for line in map(json.loads, self.file.read_text().splitlines()):
+            whole, end, cut = self.file.read_text().rpartition("\n")
+            if cut:  # the run ended while it was written
+                self.file.write_text(whole + end)
+            for line in map(json.loads, whole.splitlines()):
                 key = line.pop("key")
                 self.known[key] = Reply(**line)
 

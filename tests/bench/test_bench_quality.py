@@ -149,3 +149,20 @@ def test_a_reply_that_is_known_is_not_asked_for_again(
     assert asked == ["http://a"]
     assert again == sides.Reply("Oslo", [["f", "{}"]], "stop")
     assert first.content == again.content
+
+
+def test_a_reply_that_was_being_written_when_a_run_ended_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    sides = import_module("quality.sides")
+    monkeypatch.setattr(sides, "ask", lambda root, body: sides.Reply("Oslo"))
+    file = tmp_path / "replies.jsonl"
+    for task in ("first", "second"):
+        sides.Asked({"service": "http://a"}, file).reply("service", task, {})
+    whole = file.read_text()
+    file.write_text(whole[:-5])
+    asked = sides.Asked({"service": "http://a"}, file)
+    assert list(asked.known) == ["service first"]
+    asked.reply("service", "second", {})
+    assert file.read_text() == whole

@@ -66,6 +66,11 @@ async def test_documents_are_written_at_random(bench: Any, tmp_path: Path) -> No
 
 
 MASKBENCH: dict[str, tuple[Any, list[Any], list[Any]]] = {
+    "counted.json": (
+        {"type": "string", "pattern": r"^(\S+\s){0,99}\S+$", "maxLength": 700},
+        ["a bus stop and a train station " * 3 + "here"],
+        ["a" * 701],
+    ),
     "fits.json": (
         {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]},
         [{"a": 1}, {"b": 0, "a": 1}, {"a": 1, "c": 2}, {"a": 1.0}],
@@ -77,6 +82,11 @@ MASKBENCH: dict[str, tuple[Any, list[Any], list[Any]]] = {
         [[1, 1]],
     ),
     "never.json": ({"type": "string", "enum": []}, ["x"], []),
+    "overlap.json": (
+        {"oneOf": [{}, {"type": "array", "minItems": 1, "items": {"oneOf": [{}, {"const": "a"}]}}]},
+        [["a"]],
+        [[1]],
+    ),
 }
 
 
@@ -93,13 +103,17 @@ async def test_documents_are_judged_and_a_run_goes_on(
     found = list(schemas.cases(folder))
     await schemas.measure(found[:1], Unchecked(), None, results)
     outcomes = await schemas.measure(found, Unchecked(), None, results)
-    fits, late, never = outcomes
+    counted, fits, late, never, overlap = outcomes
+    assert overlap.verdicts == {"OVERLAP": 1}
     assert fits.verdicts == {"ADMITTED": 1, "ORDER": 1, "UNNAMED": 1, "SPELLED": 1}
     assert (fits.invalid, fits.late, fits.wrong) == (2, 0, [])
     assert (late.verdicts, late.invalid, late.late) == ({"ADMITTED": 1}, 1, 1)
+    assert (late.watched, counted.watched) == (1, 1)
+    assert (counted.verdicts, counted.late) == ({"ADMITTED": 1}, 1)
     assert "no document" in never.reason
     assert [json.loads(line)["name"] for line in results.read_text().splitlines()] == [*MASKBENCH]
     lines = list(schemas.report(outcomes, verbose=False))
-    assert lines[0] == "3 schemas, 1 refused (33.33 %), 1 checked at the end"
-    assert "5 valid documents" in lines
-    assert "3 invalid documents, 0 admitted, 1 by the grammar only" in lines
+    assert lines[0] == "5 schemas, 1 refused (20.00 %), 2 checked at the end"
+    assert "7 valid documents" in lines
+    assert "5 invalid documents, 0 admitted, 2 by the grammar only" in lines
+    assert "       2 of these are found while they are written" in lines

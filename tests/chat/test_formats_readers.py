@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -322,16 +323,23 @@ def test_a_word_without_an_end_is_given_up(reader: Reader, begin: str) -> None:
         fed(reader, begin + "1" * LONG, 4)
 
 
+def in_string(text: str) -> bool:
+    strings = OpenString()
+    strings.add(text)
+    return strings.holds
+
+
 @settings(max_examples=30)
 @given(st.text("[]{},:\"'\\ ab1", max_size=24), st.data())
 def test_an_open_string_is_the_same_however_it_is_asked(text: str, data: st.DataObject) -> None:
     """By the places before it, and at once."""
     text = "[" + text
     places = sorted(data.draw(st.sets(st.integers(1, len(text)), min_size=1)))
-    strings = OpenString()
-    assert [strings.holds(text, place) for place in places] == [
-        OpenString().holds(text[:place], place) for place in places
-    ]
+    strings, found = OpenString(), []
+    for before, place in pairwise([0, *places]):
+        strings.add(text[before:place])
+        found.append(strings.holds)
+    assert found == [in_string(text[:place]) for place in places]
 
 
 @settings(max_examples=30)
@@ -345,4 +353,4 @@ def test_a_place_is_in_a_string_of_json_where_it_is(
     for character in text[:place]:
         inside ^= character == '"' and not escaped
         escaped = character == "\\" and not escaped
-    assert OpenString().holds(text, place) == inside
+    assert in_string(text[:place]) == inside

@@ -469,6 +469,8 @@ def test_rules_that_no_grammar_has_are_said_with_others(
     ("schema", "keyword", "good", "bad"),
     [
         ({"type": "array", "uniqueItems": True}, "uniqueItems", '[1, "1", true]', "[1, 1.0]"),
+        ({"type": "string", "pattern": r"^(\S+\s){0,9}\S+$", "maxLength": 201}, "maxLength",
+         f'"{"a " * 9}b"', f'"{"a" * 202}"'),
         ({"type": "string", "not": {"pattern": "^a"}}, "not", '"b"', '"a"'),
         ({"type": "string", "if": {"pattern": "^a"}, "then": {"maxLength": 1}}, "if", '"a"',
          '"ab"'),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from causerie.engines.base import Output, Stopped, TextRequest, Token
+import pytest
+
+from causerie.engines.base import NotAdmitted, Output, Stopped, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.weights.vocabulary import read_vocabulary
 
@@ -31,3 +34,18 @@ async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> No
     request = TextRequest(prompt=[letter], max_tokens=1)
     guided = Guided(run, draw, request, guide, Spelling(vocabulary, frozenset(), ()))
     assert [each async for each in guided.outputs()] == [Stopped("length", 1, 1, 0)]
+
+
+def test_a_long_part_is_followed_token_by_token_where_all_at_once_is_too_much(gguf: Path) -> None:
+    vocabulary = read_vocabulary(gguf)
+    schema = {"type": "string", "pattern": r"^(?:\S+\s+){0,49}\S+$", "maxLength": 600}
+    grammar = f"%llguidance {{}}\nstart: %json {json.dumps(schema)}"
+    tokens = words(vocabulary, lambda text: [])
+
+    def behind(text: str) -> GrammarMatcher:
+        ids = [vocabulary.tokens.index(bytes([byte])) for byte in text.encode()]
+        return GrammarMatcher(tokens, vocabulary, grammar, ids)
+
+    assert behind('"' + "a train station " * 3 + 'x"').admitted().ends
+    with pytest.raises(NotAdmitted):
+        behind("x")

@@ -54,6 +54,8 @@ class CallTail:
             if moved == self._text:
                 return moved
             self._text = moved
+        if self._text.isspace():
+            self._space, self._text = [self._text], ""
         return None
 
     def _step(self, text: str) -> str | None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from causerie.chat.call_syntax.base import Read, Reader, Schema, Unreadable, offered_name
+from causerie.chat.call_syntax.base import (
+    LONGEST_WORD,
+    Read,
+    Reader,
+    Schema,
+    Unreadable,
+    offered_name,
+)
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
@@ -26,6 +33,7 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Segment,
 )
+from causerie.chat.growing_text import GrowingText
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ _HOLDS_ARGUMENTS = (
 
 CallPart = CallStarted | CallArguments | CallEnded
 
+_NOTHING_GIVEN = ("", "{", "{}")  # arguments of which there are none yet
+
 
 def name_from_id(value: str) -> str:
     """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
@@ -65,7 +75,7 @@ class _Call:
     name: str = ""
     id: str = ""
     started: bool = False
-    arguments: str = ""
+    arguments: list[str] = field(default_factory=list)
     """Arguments so far that the client has not been given: no more than an empty object."""
 
 
@@ -147,7 +157,7 @@ class SectionReader:
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
-        self.unread = read
+        self.unread = GrowingText(read)
 
     @property
     def open(self) -> bool:
@@ -168,7 +178,7 @@ class SectionReader:
         """Read the next piece of text."""
         parts: list[CallPart] = []
         if not self._call.started:
-            self.unread += text
+            self.unread.add(text)
         left: str | None = text
         try:
             while self.rest is None and left is not None:
@@ -211,26 +221,28 @@ class SectionReader:
             if isinstance(segment, _HOLDS_ARGUMENTS):
                 if not self._call.name:
                     raise Unreadable
-                self._before_arguments = len(self.unread) - len(text)
+                self._before_arguments = self.unread.size - len(text)
             self._reader = self._reader_of(segment)
         return self._reader.feed(text)
 
     def _add_arguments(self, text: str, parts: list[CallPart]) -> None:
         """A call starts for the client when its first argument does."""
         call = self._call
-        call.arguments += text
-        if call.started or call.arguments.strip() not in ("", "{", "{}"):
+        call.arguments.append(text)
+        if text.isspace() and not call.started:
+            return
+        if call.started or "".join(call.arguments).strip() not in _NOTHING_GIVEN:
             self._start(parts)
 
     def _start(self, parts: list[CallPart]) -> None:
         call = self._call
         if not call.started:
             call.started = True
-            self.unread = ""
+            self.unread = GrowingText()
             parts.append(CallStarted(call.name, call.id))
         if call.arguments:
-            parts.append(CallArguments(call.arguments))
-            call.arguments = ""
+            parts.append(CallArguments("".join(call.arguments)))
+            call.arguments = []
 
     def _end_call(self, parts: list[CallPart]) -> None:
         self._start(parts)
@@ -248,7 +260,7 @@ class SectionReader:
         self._lenient = LenientReader(() if named else marks, ends, self._tools, named)
         self._queue, self._call, self._reader = list(form.call), _Call(), None
         self._step, self._before_arguments = self._read_leniently, None
-        return self.unread[at if named else 0 :]
+        return str(self.unread)[at if named else 0 :]
 
     def _read_leniently(self, text: str, parts: list[CallPart]) -> str | None:
         assert self._lenient is not None
@@ -265,14 +277,14 @@ class SectionReader:
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
         self._tail = CallTail(behind, keep=self._form.end.strip())
-        self.unread, self._step = rest, self._read_tail
+        self.unread, self._step = GrowingText(rest), self._read_tail
 
     def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
         assert self._tail is not None
-        self.unread = ""
+        self.unread = GrowingText()
         rest = self._tail.feed(text)
         if rest is not None:
-            self.unread, self._step = rest, self._between
+            self.unread, self._step = GrowingText(rest), self._between
         return rest
 
     def _between(self, text: str, _: list[CallPart]) -> str | None:
@@ -292,7 +304,7 @@ class SectionReader:
         if stripped.startswith(again):
             self._queue, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
-        arrives = any(partly for _, partly in found)
+        arrives = any(partly for _, partly in found) and len(text) <= LONGEST_WORD
         if arrives or any(mark.startswith(stripped) for mark in again):
             self._held = text  # a mark may be arriving, or nothing more at all
             return None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from causerie.chat.growing_text import GrowingText
 from causerie.chat.schema.certain import Certain, certain
 from causerie.chat.schema.distinct import Applicable, applicable
 from causerie.chat.schema.refusal import step
@@ -103,9 +104,10 @@ class DocumentWatch:
         self._values: list[_Value] = []
         self._parts: dict[str, tuple[int, int]] = {}
         """Positions of the complete parts of values that are checked, by their pointers."""
-        self._text = ""
+        self._text = GrowingText()
         self._piece = 0  # offset at which the last piece began
         self._position = 0
+        self._quoted = 0  # offset at which the last string began
         self._in_string = self._escaped = self._in_scalar = self._broken = False
 
     @property
@@ -118,8 +120,8 @@ class DocumentWatch:
 
     def feed(self, text: str, position: int) -> None:
         """Read on, up to the first fault."""
-        self._piece, self._position = len(self._text), position
-        self._text += text
+        self._piece, self._position = self._text.size, position
+        self._text.add(text)
         for offset, character in enumerate(text, self._piece):
             if self.fault is not None or self._broken:
                 return
@@ -133,7 +135,7 @@ class DocumentWatch:
             self._read_string(character, offset)
         elif character == '"':
             self._begin(offset)
-            self._in_string = True
+            self._in_string, self._quoted = True, offset
         elif character in "{[":
             self._begin(offset)
             self._enter(is_array=character == "[")
@@ -160,7 +162,7 @@ class DocumentWatch:
     def _read_string(self, character: str, offset: int) -> None:
         if not self._escaped and character == '"':
             self._in_string = False
-            self.content += self._text[offset - 1] == '"' and not self._is_name
+            self.content += offset == self._quoted + 1 and not self._is_name
             self._end(offset + 1)
             return
         self._escaped = character == "\\" and not self._escaped
@@ -194,12 +196,12 @@ class DocumentWatch:
         container.index += 1
         if container.distinct:
             container.separated = self._position
-            container.head = self._text[self._piece : offset]
+            container.head = self._text.between(self._piece, offset)
 
     def _end(self, offset: int) -> None:
         if self._is_name:
             container = self._open[-1]
-            container.name = json.loads(self._text[container.start : offset])
+            container.name = json.loads(self._text.between(container.start, offset))
             container.before_name = False
             return
         value = self._values.pop()
@@ -210,7 +212,7 @@ class DocumentWatch:
             self._parts[self._pointer] = begin, self._position
         if not distinct and not value.checked:
             return
-        read = json.loads(self._text[value.start : offset])
+        read = json.loads(self._text.between(value.start, offset))
         self._check(value, read)
         if distinct and self.fault is None:
             self._compare(self._open[-1], read)

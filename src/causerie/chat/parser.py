@@ -41,6 +41,7 @@ from causerie.protocol.events import (
 )
 
 _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
+_SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
 class Mode(Enum):
@@ -125,7 +126,7 @@ class Parser:
     def holding(self) -> bool:
         """Return whether text has been read that may still be emitted."""
         section = self._section
-        unread = section is not None and not section.open and bool(section.unread)
+        unread = section is not None and not section.open and section.unread.size > 0
         held = self._header is not None or self._holds_unmarked
         return unread or held or bool(self._pending or self._spaces)
 
@@ -140,7 +141,7 @@ class Parser:
         if self._header is not None:
             assert self._form.header is not None
             return bool(self._tools) and may_call(self._form.header, self._header)
-        return section is not None and (section.open or bool(section.unread.strip()))
+        return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
         """Events that ``text`` brings; what may be a cut marker is held back."""
@@ -152,7 +153,9 @@ class Parser:
             and not (flow.trims and text[-1].isspace())
         ):
             return [flow.event(text)]
-        events = list(self._advance(text))
+        events: list[ContentEvent] = []
+        for at in range(0, len(text), _SLICE) or (0,):
+            events += self._advance(text[at : at + _SLICE])
         held = self._lost or self._section is not None or self.holding
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
         return events
@@ -392,10 +395,10 @@ class Parser:
             return [], ""
         if section.complete:
             self._turn(Mode.ANSWER)
-            return [], section.unread
+            return [], str(section.unread)
         self._turn(self._before, "")
         self._fresh = self._before_fresh
-        rest, lead = section.unread.removeprefix(self._mark), self._doubled + self._lead
+        rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._lead
         again = rest.lstrip()
         if not self._doubled and self._mark and again.startswith(self._mark):
             self._doubled = lead + self._mark + rest[: len(rest) - len(again)]

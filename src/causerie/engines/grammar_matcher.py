@@ -102,10 +102,7 @@ class GrammarMatcher:
         resumed: str = "",
     ) -> None:
         self._end = vocabulary.end
-        self._matcher = LLMatcher(words, grammar, log_level=0)
-        taken = [*words.greedy_tokenize(resumed), *accepted]
-        if self._matcher.try_consume_tokens(taken) != len(taken):
-            raise NotAdmitted
+        self._matcher = _behind(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
 
     def takes(self, token: int) -> bool:
         """Go on behind a token, if it is admitted."""
@@ -124,6 +121,23 @@ class GrammarMatcher:
         mask = self._matcher.compute_bitmask()
         spans = tuple(_spans(mask, self._end))
         return Admitted(spans, not spans or any(_holds(mask, id) for id in self._end))
+
+
+def _behind(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
+    """Return the state behind some tokens; raise :class:`NotAdmitted` where there is none."""
+    matcher = LLMatcher(words, grammar, log_level=0)
+    if matcher.try_consume_tokens(taken) == len(taken):
+        return matcher
+    matcher.compute_bitmask()
+    if not matcher.is_error():
+        raise NotAdmitted
+    # It gave up: the work between two masks is bounded, and all tokens at once took more.
+    matcher = LLMatcher(words, grammar, log_level=0)
+    for token in taken:
+        matcher.compute_bitmask()
+        if not matcher.consume_token(token):
+            raise NotAdmitted
+    return matcher
 
 
 class Spelling:

@@ -27,6 +27,7 @@ from causerie.chat.call_syntax.members import members_of, names_in, property_in
 from causerie.chat.call_syntax.rules import ArgumentRules
 from causerie.chat.call_syntax.strings import string_terminal
 from causerie.chat.grammar_text import GrammarText
+from causerie.chat.growing_text import GrowingText
 
 _ITEM = "item"
 _NULL = frozenset({"null"})
@@ -54,7 +55,7 @@ class ElementReader:
         self._mark = mark
         self._open = [_Element("", schema, brackets="{}")]
         self._text = ""
-        self._searched = 0  # characters of an element's text in which no marker is
+        self._held = GrowingText()  # of an element, before what is left to be searched
         self._done = False
         self._resumed = False
         self._streams = False
@@ -112,7 +113,7 @@ class ElementReader:
         free = outer.brackets == "{}" and name not in names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
-        self._searched = 0
+        self._held = GrowingText()
         self._streams = kinds(schema) == {"string"}
         self._step = self._value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
@@ -127,14 +128,13 @@ class ElementReader:
         """Return a leaf's text up to its closing tag, or the first child."""
         if not self._resumed and not self._streams and not self._leaf():
             return "" if self._step == self._tag else None
-        at = self._text.find(self._mark, self._searched)
+        at = self._text.find(self._mark)
         if at >= 0:
-            self._searched = 0
-            piece, self._text = self._text[:at], self._text[at:]
+            piece, self._text = str(self._held) + self._text[:at], self._text[at:]
             self._step = self._tag
             return self._written(piece, self._open[-1].schema)
         if not self._streams:
-            self._searched = max(len(self._text) - len(self._mark) + 1, 0)
+            self._hold(max(len(self._text) - len(self._mark) + 1, 0))
             return None
         ready = len(self._text) - text_overlap(self._text, self._mark)
         piece, self._text = self._text[:ready], self._text[ready:]
@@ -145,12 +145,18 @@ class ElementReader:
         text = self._text.lstrip()
         opening = f"{self._mark}<"
         if f"{opening}/".startswith(text):
+            self._hold(len(self._text) - len(text))
             return False
         if text.startswith(opening) and not text.startswith(f"{opening}/"):
             self._step = self._tag
             return False
         self._resumed = True
         return True
+
+    def _hold(self, size: int) -> None:
+        """Keep so many characters, in which no marker begins, apart from what is searched."""
+        self._held.add(self._text[:size])
+        self._text = self._text[size:]
 
     def _written(self, piece: str, schema: Schema) -> str:
         if self._streams:

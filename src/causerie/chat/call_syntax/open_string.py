@@ -11,32 +11,39 @@ _COUNTED = re.compile(r'\\.|"', re.DOTALL)  # an escape, or a quote that counts
 
 
 class OpenString:
-    """Answers for places of one text in their order; nothing of it is read twice."""
+    """Reads a value up to the places that are asked about; nothing of it is read twice."""
 
     def __init__(self) -> None:
-        self._at = 0  # the last place
-        self._escapes = False  # what stands there is escaped
+        self._passed: list[str] = []  # and not read
+        self._first = ""  # character of the value
+        self._escapes = False  # what comes next is escaped
         self._odd = False  # as many quotes as would leave a string open
         self._literal: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
-    def holds(self, text: str, place: int) -> bool:
-        """Return whether ``text`` begins a list or an object and ``place`` is in a string of it.
+    def add(self, text: str) -> None:
+        """Take the next text of the value."""
+        self._passed.append(text)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value so far is a list or an object that ends in a string of it.
 
         Quotes may be Python's: a literal that is complete there has no open string.
         """
-        if text.lstrip()[:1] not in ("[", "{"):
+        piece, self._passed = "".join(self._passed), []
+        self._first = self._first or piece.lstrip()[:1]
+        if self._first not in ("[", "{"):
             return False
-        self._count(text, place)
-        self._read(text[self._at : place])
-        self._at = place
+        self._count(piece)
+        self._read(piece)
         return self._odd and not (self._literal is not None and self._literal.whole)
 
-    def _count(self, text: str, place: int) -> None:
-        at = min(self._at + self._escapes, place)
-        for found in _COUNTED.finditer(text, at, place):
+    def _count(self, piece: str) -> None:
+        at = min(int(self._escapes), len(piece))
+        for found in _COUNTED.finditer(piece, at):
             at = found.end()
             self._odd ^= found.group() == '"'
-        self._escapes = text.endswith("\\", at, place)
+        self._escapes = piece.endswith("\\", at) if piece else self._escapes
 
     def _read(self, piece: str) -> None:
         if self._literal is not None:

@@ -35,6 +35,7 @@ from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.call_syntax.strings import string_terminal
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.grammar_text import ANY_TEXT, GrammarText
+from causerie.chat.growing_text import GrowingText
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
@@ -74,8 +75,10 @@ class ParameterReader:
             self._between.append(_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
-        self._searched = 0  # characters of a value in which its end is not
+        self._held = GrowingText()  # of a value that does not stream, before the text
+        self._searched = 0  # characters of the text in which the end of a value is not
         self._strings = OpenString()  # of a value
+        self._judged = 0  # characters of the text that it has
         self._count = 0
         self._name = ""  # of the value being read, which goes out with it
         self._step = self._read_key
@@ -172,7 +175,8 @@ class ParameterReader:
         self._ends_at(self._after)
         self._step = self._read_value
         self._fresh = True
-        self._searched, self._strings = 0, OpenString()
+        self._held, self._strings = GrowingText(), OpenString()
+        self._searched = self._judged = 0
 
     def _read_value(self) -> str | None:
         if self._fresh and self._form.between.endswith("\n"):
@@ -184,12 +188,13 @@ class ParameterReader:
         self._fresh = False
         end = self._end_of_value()
         if end is not None:
-            piece, self._text = self._text[: end[0]], self._text[end[1] :]
+            piece, self._text = str(self._held) + self._text[: end[0]], self._text[end[1] :]
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             return self._named_value(piece)
         if not self._streams:
+            self._hold()
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
         keep = max(text_overlap(self._text, end) for end in self._ends)
@@ -212,11 +217,26 @@ class ParameterReader:
         """
         is_json = not (self._streams or self._is_text or self._raw)
         while found := self._end.search(self._text, self._searched):
-            if not (is_json and self._strings.holds(self._text, found.start())):
+            if not (is_json and self._is_in_string(found.start())):
                 return found.span()
             self._searched = found.start() + 1
         self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
         return None
+
+    def _is_in_string(self, place: int) -> bool:
+        """Return whether a place of the text is in a string of a JSON value."""
+        self._strings.add(self._text[self._judged : place])
+        self._judged = place
+        return self._strings.holds
+
+    def _hold(self) -> None:
+        """Keep what has been searched apart from the text, but for the character behind it."""
+        size = max(self._searched - 1, 0)
+        self._strings.add(self._text[self._judged : size])
+        self._held.add(self._text[:size])
+        self._text = self._text[size:]
+        self._searched -= size
+        self._judged = max(self._judged - size, 0)
 
     def _unwrapped(self, wrap: tuple[str, str]) -> bool:
         """Take what a string is wrapped in; False while that cannot be told."""

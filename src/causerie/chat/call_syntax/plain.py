@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from causerie.chat.call_syntax.base import Read, Unreadable
+from causerie.chat.call_syntax.base import LONGEST_WORD, Read, Unreadable
 
 _NAME = re.compile(r"[a-zA-Z0-9_.\-]*")
 
@@ -25,8 +25,10 @@ class LiteralReader:
 
     def feed(self, text: str) -> Read:
         for position, character in enumerate(text):
-            if not any(len(each) > self._seen for each in self._expected):
-                return Read(rest=(self._behind or "") + text[position:])
+            behind = self._behind or ""
+            more = any(len(each) > self._seen for each in self._expected)
+            if not more or len(behind) > LONGEST_WORD:
+                return Read(rest=behind + text[position:])
             if self._behind is not None:
                 self._behind += character
             if character.isspace():
@@ -57,6 +59,8 @@ class NameReader:
         matched = _NAME.match(text)
         end = matched.end() if matched else 0
         self._name += text[:end]
+        if len(self._name) > LONGEST_WORD:
+            raise Unreadable
         if end == len(text):
             return Read()
         if not self._name:

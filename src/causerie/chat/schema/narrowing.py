@@ -17,13 +17,14 @@ from causerie.chat.schema.keywords import CONDITIONS, IN_PLACE
 from causerie.chat.schema.names import declared_types
 from causerie.chat.schema.negation import Schema, SchemaNegation
 from causerie.chat.schema.overlap import MOST_MATCHED, matches
-from causerie.chat.schema.pattern import Refused, searches
+from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.refusal import step
 
 _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap
 _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the alternatives
 _MOST_COUNTED = 12  # properties of which some number is to be there
+_LONGEST_COUNTED = 200  # characters of a string whose pattern counts words
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
 _OTHERS = ("additionalProperties", "patternProperties")
 _DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
@@ -33,7 +34,7 @@ _RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItem
                        "propertyNames"}  # fmt: skip
 _NEVER: Mapping[str, object] = {"allOf": [False]}
 _NO_OTHERS: Mapping[str, object] = {"additionalProperties": False}
-_READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties"}
+_READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties", "maxLength"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,17 @@ class SchemaNarrowing:
                 parts.either([_without([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
             parts.left.append("dependencies")
+
+    # Strings
+
+    def _length(self, parts: _Parts, schema: Schema) -> None:
+        """A long text has no greatest length beside a pattern that counts its words."""
+        pattern, most = schema.get("pattern"), schema["maxLength"]
+        if not isinstance(pattern, str) or not isinstance(most, int) or most <= _LONGEST_COUNTED:
+            return
+        if counts_groups(pattern):
+            del parts.schema["maxLength"]
+            parts.left.append("maxLength")
 
     # Alternatives
 
@@ -449,6 +461,7 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
     "not": SchemaNarrowing._not,
     "if": SchemaNarrowing._if,
     "oneOf": SchemaNarrowing._one_of,
+    "maxLength": SchemaNarrowing._length,
     "contains": SchemaNarrowing._contains,
     "uniqueItems": SchemaNarrowing._unique,
     "patternProperties": SchemaNarrowing._patterns,

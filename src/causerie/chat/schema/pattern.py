@@ -28,6 +28,7 @@ _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
 _AHEAD = re.compile(r"\(\?([=!])")
 _PROPERTY = re.compile(r"[pP]\{[A-Za-z0-9_=]+\}")
+_COUNTED = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{[0-9]+(?:,[0-9]*)?\}|.", re.DOTALL)
 _HEX = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}")
 
 
@@ -137,6 +138,25 @@ def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
             other = Piece("atom", f"[^{members}]", 0)
             return [other] if often == "*" else [_START, end, _OR, other]
     raise Refused(LOOKS)
+
+
+def counts_groups(pattern: str) -> bool:
+    """Return whether a pattern counts groups of varying length, such as words.
+
+    That beside the length of a long text is too much for engines.
+    """
+    varying: list[bool] = []  # the groups that are open
+    closed = False  # one of varying length has just ended
+    for token in _COUNTED.findall(pattern):
+        counts = token[0] == "{" and len(token) > 1
+        if counts and closed:
+            return True
+        closed = token == ")" and bool(varying) and varying.pop()
+        if token == "(":
+            varying.append(False)
+        elif varying and (counts or closed or token in ("*", "+")):
+            varying[-1] = True
+    return False
 
 
 def pieces(pattern: str) -> list[Piece]:
