@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 from enginekit import Vllm
 from hypothesis import HealthCheck, settings
+from service import SHARED_CORES
 from taskkit import LASTING_TASKS
+from weightskit import write_plain
 
 # How long an example takes says how busy the machine is, nothing of the code.
 settings.register_profile("causerie", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,6 +28,8 @@ settings.load_profile("causerie")
 # hundreds, would then compile all that it imports, which is more than half of its start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for _name, _value in SHARED_CORES.items():
+    os.environ.setdefault(_name, _value)
 
 pytest_plugins = (
     "certificates",
@@ -58,6 +62,14 @@ def gguf() -> Path:
     if spec is None or spec.origin is None:
         pytest.fail("no weights: run `make test`, or set CAUSERIE_TEST_GGUF to a GGUF file")
     return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights with the real vocabulary, for what is asked of the engine alone."""
+    file = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    write_plain(file, gguf)
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import pytest_asyncio
 from chatkit import Reply, together
 from enginekit import THREADS
 from msgspec import structs
-from weightskit import write_hybrid, write_sliding
+from weightskit import write_hybrid, write_plain, write_sliding
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import Reserve, TextChat, without_limit
@@ -173,12 +173,12 @@ async def test_every_turn_finds_what_the_one_before_has_computed(chat: TextChat)
         assert min(conversation.shares) >= SHARE, conversation.shares
 
 
-async def test_forty_turns_compute_no_token_twice(chat: TextChat) -> None:
-    await forty_turns(chat)
-
-
-async def test_forty_turns_where_states_cannot_be_cut_back(gguf: Path, tmp_path: Path) -> None:
-    write_hybrid(tmp_path / "tiny.gguf", gguf)
+@pytest.mark.parametrize("write", [write_plain, write_hybrid])
+async def test_forty_turns_compute_no_token_twice(
+    gguf: Path, tmp_path: Path, write: Callable[[Path, Path], None]
+) -> None:
+    """Where states can be cut back, and where they cannot."""
+    write(tmp_path / "tiny.gguf", gguf)
     options = LlamaCppOptions(context=4096, parallel=1, threads=THREADS)
     engine = LlamaCppEngine("tiny", tmp_path / "tiny.gguf", options)
     await engine.start()

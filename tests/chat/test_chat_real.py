@@ -1,4 +1,7 @@
-"""Chat on a real model; what broke off, another process with the same weights continues."""
+"""Chat on a real model; what broke off, another process with the same weights continues.
+
+Here at some of the places where it may break off; ``test_continuation.py`` has all of them.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +189,7 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
     whole, cuts = await whole_and_cuts(one, request)
     assert len(cuts) > 5
     assert whole.usage is not None
-    for cut in cuts:
+    for cut in cuts[1::6]:
         merged = await continued(other, request, cut)
         assert merged.said == whole.said
         assert merged.usage is not None
@@ -213,5 +216,5 @@ async def test_a_document_that_a_client_has_begun_is_gone_on_with(
     whole, cuts = await whole_and_cuts(one, request)
     assert set(json.loads(begun + whole.text)) == {"city", "kind"}
     assert whole.finish == "stop"
-    for cut in cuts[::5]:
+    for cut in cuts[1::12]:
         assert (await continued(other, request, cut)).said == whole.said

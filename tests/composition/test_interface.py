@@ -1,5 +1,6 @@
 """Every rule of the interface, by its number, through the official client and a real model.
 
+Where a rule is about the form of a reply alone, a tiny model is asked, as it may say anything.
 Those on ways of access, keys, events and versions are in ``test_interface_doors.py``.
 """
 
@@ -59,11 +60,22 @@ CLOCK: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def service(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    config = f"""
+    with serving(tmp_path_factory.mktemp("service"), configuration(gguf)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tiny_service(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("tiny_service"), configuration(tiny_gguf)) as running:
+        yield running
+
+
+def configuration(weights: Path) -> str:
+    return f"""
         [[models]]
         id = "{MODEL}"
         aliases = ["also-small"]
-        ref = "{gguf}"
+        ref = "{weights}"
         [models.llamacpp]
         context = 2048
         parallel = 4
@@ -75,13 +87,17 @@ def service(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         name = "locked"
         keys = ["ck_test:{DIGEST}"]
     """
-    with serving(tmp_path_factory.mktemp("service"), config) as running:
-        yield running
 
 
 @pytest.fixture
 def client(service: Service) -> Iterator[OpenAI]:
     with OpenAI(base_url=service.base_url, api_key="placeholder", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def tiny_client(tiny_service: Service) -> Iterator[OpenAI]:
+    with OpenAI(base_url=tiny_service.base_url, api_key="placeholder", max_retries=0) as made:
         yield made
 
 
@@ -190,7 +206,7 @@ def test_thinking_on_comes_before_the_answer_and_off_leaves_none(
     "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
 )
 def test_rule_t_forced_calls(
-    client: OpenAI, thinking: bool, stream: bool, choice: str | dict[str, Any]
+    tiny_client: OpenAI, thinking: bool, stream: bool, choice: str | dict[str, Any]
 ) -> None:
     request = {
         "tools": [WEATHER],
@@ -200,12 +216,12 @@ def test_rule_t_forced_calls(
         "extra_body": {"chat_template_kwargs": {"enable_thinking": thinking}},
     }
     if stream:
-        told = joined(create(client, stream=True, **request))
+        told = joined(create(tiny_client, stream=True, **request))
         assert told["finish"] == ["tool_calls"]
         name, arguments = told["calls"][0]["name"], told["calls"][0]["arguments"]
         assert bool(told["reasoning"]) is thinking
     else:
-        answer = create(client, **request).choices[0]
+        answer = create(tiny_client, **request).choices[0]
         assert answer.finish_reason == "tool_calls"
         call = answer.message.tool_calls[0]
         assert call.type == "function"
@@ -217,12 +233,12 @@ def test_rule_t_forced_calls(
     assert json.loads(arguments)["unit"] in ("c", "f")
 
 
-def test_rule_t_forced_calls_in_javascript(service: Service) -> None:
+def test_rule_t_forced_calls_in_javascript(tiny_service: Service) -> None:
     """Plain and streamed: one call for each, which keeps its schema."""
     if not (JAVASCRIPT / "node_modules").is_dir():
         pytest.skip("`make test` installs the JavaScript client")
     named = {"type": "function", "function": {"name": "get_weather"}}
-    asking = {"baseURL": service.base_url, "model": MODEL, "tools": [WEATHER]}
+    asking = {"baseURL": tiny_service.base_url, "model": MODEL, "tools": [WEATHER]}
     ran = node(
         ["forced.mjs", json.dumps({**asking, "choices": ["required", named]})],
         return_completed_process=True,
@@ -294,7 +310,7 @@ def test_tool_choice_none_and_allowed_tools(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("thinking", [True, False])
-def test_rule_r1_schema(client: OpenAI, thinking: bool) -> None:
+def test_rule_r1_schema(tiny_client: OpenAI, thinking: bool) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -305,7 +321,7 @@ def test_rule_r1_schema(client: OpenAI, thinking: bool) -> None:
         "additionalProperties": False,
     }
     answer = create(
-        client,
+        tiny_client,
         max_tokens=200,
         response_format={
             "type": "json_schema",

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "deploy" / "compose"
 NOT_HERE = ("apt-get", "useradd")
 """First words of steps that change the system."""
+UV = str(Path(sys.executable).with_name("uv"))
 
 
 def steps() -> Iterator[tuple[str, str]]:
@@ -51,7 +52,12 @@ class Image:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(root / "home")}
+        cache = subprocess.run([UV, "cache", "dir"], capture_output=True, text=True, check=True)
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(root / "home"),
+            "UV_CACHE_DIR": cache.stdout.strip(),
+        }
 
     def inside(self, text: str) -> str:
         """Return the text with every folder of the image below this one."""
@@ -71,8 +77,17 @@ class Image:
                 shutil.copy(ROOT / source, place)
 
     def run(self, command: str) -> None:
+        """Run a command; what the lock names is linked from the cache of uv where it has all of it.
+
+        uv wants every hash as pip does. pip would unpack and compile all of it once more.
+        """
         python = f"{shlex.quote(sys.executable)} -m venv"
         command = self.inside(command).replace("python -m venv", python)
+        if "--require-hashes" in command:
+            program, _, rest = command.partition(" -m pip install ")
+            command = (
+                f"{shlex.quote(UV)} pip install --offline --python {program} {rest} || {command}"
+            )
         subprocess.run(["/bin/sh", "-ec", command], env=self._environment, check=True)
 
 

@@ -348,10 +348,10 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
 
 
 async def test_a_child_that_lives_and_answers_no_more_is_replaced(
-    gguf: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_QUESTIONS", (("/health", 0.5),))
-    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
+    engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=256, parallel=1))
     await engine.start()
     try:
         pid = engine.pid
@@ -368,9 +368,9 @@ async def test_a_child_that_lives_and_answers_no_more_is_replaced(
         await engine.stop()
 
 
-async def test_weights_that_are_gone_are_not_waited_for(gguf: Path, tmp_path: Path) -> None:
+async def test_weights_that_are_gone_are_not_waited_for(tiny_gguf: Path, tmp_path: Path) -> None:
     weights = tmp_path / "m.gguf"
-    weights.symlink_to(gguf)
+    weights.symlink_to(tiny_gguf)
     engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
     await engine.start()
     try:
@@ -388,12 +388,12 @@ async def test_weights_that_are_gone_are_not_waited_for(gguf: Path, tmp_path: Pa
 
 
 async def test_another_file_in_the_place_of_the_weights_is_another_engine(
-    gguf: Path, tmp_path: Path
+    tiny_gguf: Path, tmp_path: Path
 ) -> None:
     """A restart would put other weights beneath the template and vocabulary of the first."""
     weights, other = tmp_path / "m.gguf", tmp_path / "other.gguf"
-    weights.symlink_to(gguf)
-    shutil.copyfile(gguf, other)
+    weights.symlink_to(tiny_gguf)
+    shutil.copyfile(tiny_gguf, other)
     engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
     other.replace(weights)
     with pytest.raises(GivenUp, match="the weights have changed"):
@@ -402,7 +402,7 @@ async def test_another_file_in_the_place_of_the_weights_is_another_engine(
     await engine.start()
     try:
         weights.unlink()
-        weights.symlink_to(gguf)
+        weights.symlink_to(tiny_gguf)
         assert engine.pid is not None
         os.kill(engine.pid, signal.SIGKILL)
         while engine.status().state is not EngineState.ABSENT:
@@ -414,10 +414,10 @@ async def test_another_file_in_the_place_of_the_weights_is_another_engine(
 
 
 async def test_weights_that_change_while_they_are_loaded_are_not_served(
-    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = tmp_path / "m.gguf"
-    weights.symlink_to(gguf)
+    weights.symlink_to(tiny_gguf)
     engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
     started = []
 
@@ -426,7 +426,7 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
     ) -> LlamaCppChild:
         started.append(await spawn(launch, seconds, pulse, prompts))
         weights.unlink()
-        shutil.copyfile(gguf, weights)
+        shutil.copyfile(tiny_gguf, weights)
         return started[0]
 
     monkeypatch.setattr("causerie.engines.llamacpp.engine.spawn", spawned)
@@ -444,8 +444,8 @@ def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def test_stopped_leaves_no_process_and_no_socket(gguf: Path, short_folder: Path) -> None:
-    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
+async def test_stopped_leaves_no_process_and_no_socket(tiny_gguf: Path, short_folder: Path) -> None:
+    engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=256, parallel=1))
     with pytest.raises(EngineFailed, match="not running") as failure:
         await engine.tokenize(["a"], special=False)
     assert not failure.value.loading
@@ -460,8 +460,8 @@ async def test_stopped_leaves_no_process_and_no_socket(gguf: Path, short_folder:
         os.kill(pid, 0)
 
 
-async def test_more_slots_than_a_batch_was_to_have_tokens(gguf: Path) -> None:
-    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=12, batch=4))
+async def test_more_slots_than_a_batch_was_to_have_tokens(tiny_gguf: Path) -> None:
+    engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=64, parallel=12, batch=4))
     await engine.start()
     made = await run(engine, TextRequest([1, 2, 3], 2, GREEDY, ignore_eos=True))
     assert len(tokens(made)) == 2
@@ -490,11 +490,11 @@ async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
 
 
 async def test_files_of_the_working_directory_are_not_its_modules(
-    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('not yours')", "utf-8")
     monkeypatch.chdir(tmp_path)
-    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=1))
+    engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=64, parallel=1))
     await engine.start()
     await engine.stop()
 
@@ -551,9 +551,9 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process by Linux's pidfd")
-async def test_a_killed_parent_leaves_no_orphan(gguf: Path) -> None:
+async def test_a_killed_parent_leaves_no_orphan(tiny_gguf: Path) -> None:
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PARENT, str(gguf), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", PARENT, str(tiny_gguf), stdout=asyncio.subprocess.PIPE
     )
     assert parent.stdout is not None
     child = os.pidfd_open(int(await parent.stdout.readline()))

@@ -17,6 +17,7 @@ from accountkit import World
 from edgekit import call, serving
 from hypothesis import HealthCheck, settings
 from managekit import OPERATOR, Office, link_path, office
+from openapikit import operations, tried
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -145,12 +146,17 @@ CHECKS = [
 ]
 
 
-@SCHEMA.parametrize()
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
-    case.call_and_validate(
-        base_url=address,
-        checks=CHECKS,
-        timeout=60,
-        headers={"authorization": f"Bearer {OPERATOR}"},
+@pytest.mark.parametrize("operation", operations(DOCUMENT))
+def test_whatever_is_sent_the_answer_is_as_described(operation: str, address: str) -> None:
+    @settings(
+        max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
+    def ask(case: Any) -> None:
+        case.call_and_validate(
+            base_url=address,
+            checks=CHECKS,
+            timeout=60,
+            headers={"authorization": f"Bearer {OPERATOR}"},
+        )
+
+    tried(SCHEMA, operation, ask)

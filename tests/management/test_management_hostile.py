@@ -79,24 +79,24 @@ async def _all_there(services: Office) -> bool:
     return "ann@example.org" in users.body.decode() and len(projects.json()["data"]) >= 1
 
 
-@pytest.mark.parametrize(
-    "credential",
-    [
-        *(f"Bearer {word}" for word in STRINGS if word.isprintable() and word.isascii()),
-        "Bearer ck_' OR '1'='1_" + "a" * 43,
-        "Bearer ck_abcdefghijkl_" + "'" * 43,
-        "Basic Y2tfb3BzOng=",
-        OPERATOR,
-        f"Bearer {OPERATOR} x",
-        f"Bearer {OPERATOR[:-1]}",
-        "Bearer \xff\xfe",
-        "Bearer",
-    ],
+CREDENTIALS = (
+    *(f"Bearer {word}" for word in STRINGS if word.isprintable() and word.isascii()),
+    "Bearer ck_' OR '1'='1_" + "a" * 43,
+    "Bearer ck_abcdefghijkl_" + "'" * 43,
+    "Basic Y2tfb3BzOng=",
+    OPERATOR,
+    f"Bearer {OPERATOR} x",
+    f"Bearer {OPERATOR[:-1]}",
+    "Bearer \xff\xfe",
+    "Bearer",
 )
-async def test_in_the_authorization_header(services: Office, credential: str) -> None:
-    answer = await services.ask("", "/users", headers={"authorization": credential})
-    assert (answer.status, answer.error["type"]) == (401, "authentication_error")
-    assert credential.removeprefix("Bearer ") not in answer.body.decode() or credential == "Bearer"
+
+
+async def test_in_the_authorization_header(services: Office) -> None:
+    for shown in CREDENTIALS:
+        answer = await services.ask("", "/users", headers={"authorization": shown})
+        assert (answer.status, answer.error["type"]) == (401, "authentication_error"), shown
+        assert shown == "Bearer" or shown.removeprefix("Bearer ") not in answer.body.decode(), shown
 
 
 async def test_a_name_is_kept_as_it_is(services: Office) -> None:

@@ -1,4 +1,7 @@
-"""The table of rights, walked through the management API: every action, as everybody."""
+"""The table of rights, walked through the management API: every action, as everybody.
+
+On one kind of database, for ``test_accounts_rights.py`` walks the same code on both.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 
 
 @pytest.fixture
-async def services(world: World) -> AsyncIterator[Office]:
-    async with office(world) as made:
+async def services(lite: World) -> AsyncIterator[Office]:
+    async with office(lite) as made:
         yield made
 
 

@@ -1,4 +1,8 @@
-"""The probe on real servers: our own doors, and the HTTP server of llama.cpp itself."""
+"""The probe on real servers: our own doors, and the HTTP server of llama.cpp itself.
+
+Each serves two models. One has random weights, whose text neither ends nor repeats itself, and a
+real one, which takes thirty times as long, is asked what only such a text shows.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.cost import cost
 from causerie.probe.entry import supported
 from causerie.probe.interview import Finding, Interview
+from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import Grade
@@ -38,12 +43,21 @@ time.sleep(600)
 """
 # Asked with a key on a door that needs one, so these are not what a provider of ours must answer.
 _OF_ROUTERS = {"reasoning", "models.open"}
+_PENALTIES = {"frequency_penalty", "presence_penalty", "repetition_penalty"}
+_OF_LANGUAGE = _PENALTIES | {"ignore_eos", "min_tokens", "continues"}
+TO_REAL = [one for one in QUESTIONS if one.id in {"completion", *_OF_LANGUAGE}]
+TO_TINY = [one for one in QUESTIONS if one.id not in _OF_LANGUAGE]
 
 
-async def asked(base_url: str, model: str, key: str | None) -> tuple[Interview, dict[str, Finding]]:
+async def asked(
+    base_url: str,
+    model: str,
+    key: str | None,
+    questions: Sequence[ProbeQuestion] = QUESTIONS,
+) -> tuple[Interview, dict[str, Finding]]:
     async with ProbeClient(base_url, key, bounds=PATIENT) as asker:
         interview = Interview(Subject(base_url, model, keyed=key is not None), asker)
-        found = {one.question.id: one async for one in interview.findings(QUESTIONS)}
+        found = {one.question.id: one async for one in interview.findings(questions)}
     return interview, found
 
 
@@ -74,26 +88,26 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> None:
-    """The measured parameters are those that the catalog claims.
-
-    With the weights as published the model thinks long enough for a budget to show.
-    """
+async def test_real_weights_on_our_own_engine(gguf: Path, tiny_gguf: Path, tmp_path: Path) -> None:
+    """The measured parameters are those that the catalog claims."""
+    limits = "context = 2048, parallel = 2, threads = 1"
     config = f"""
+        [[models]]
+        id = "tiny"
+        ref = "{tiny_gguf}"
+        llamacpp = {{ {limits} }}
         [[models]]
         id = "small"
         ref = "{gguf}"
-        [models.llamacpp]
-        context = 2048
-        parallel = 2
-        threads = 1
-        requantize = "off"
+        llamacpp = {{ {limits} }}
         [[doors]]
         name = "endpoint"
         keys = "off"
     """
     with serving(tmp_path, config) as service:
-        interview, found = await asked(service.base_url, "small", None)
+        interview, found = await asked(service.base_url, "tiny", None, TO_TINY)
+        spoken, more = await asked(service.base_url, "small", None, TO_REAL)
+    found |= more
     assert set(graded(found, Grade.NO)) <= {"reasoning", "documents"}
     unseen = {"models.open", "session_id", "key.none", "key.wrong", "parallel_tool_calls"}
     unseen.add("tool_choice.none")  # the prompt is the same, and this model makes no call anyway
@@ -102,9 +116,9 @@ async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> Non
     measured = set(supported(found.values())) | {"parallel_tool_calls"}
     assert HONOURED - measured == {"model", "messages", "session_id", "reasoning", "documents"}
     assert interview.subject.thinking == "switch"
-    assert interview.subject.continues is True
+    assert spoken.subject.continues is True
     assert interview.subject.context_length == 2048
-    bound = cost(QUESTIONS, [interview.subject])
+    bound = cost(TO_TINY, [interview.subject])
     assert interview.spent <= bound.tokens
     assert interview.requests <= bound.requests
 
@@ -134,11 +148,14 @@ def _await(url: str, deadline: float) -> None:
 
 
 @pytest.mark.engine
-async def test_the_http_server_of_llama_cpp(gguf: Path) -> None:
+async def test_the_http_server_of_llama_cpp(gguf: Path, tiny_gguf: Path) -> None:
     """It takes much in silence that it does not do."""
-    with bare(gguf) as base_url:
-        interview, found = await asked(base_url, "small", None)
+    with bare(tiny_gguf) as base_url:
+        interview, found = await asked(base_url, "tiny", None, TO_TINY)
     assert interview.complete
+    with bare(gguf) as base_url:
+        spoken, more = await asked(base_url, "small", None, TO_REAL)
+    found |= more
     honoured = {
         *("temperature", "top_p", "top_k", "min_p", "seed", "logit_bias", "logprobs"),
         *("frequency_penalty", "presence_penalty", "stop", "n", "max_tokens", "ignore_eos"),
@@ -152,7 +169,7 @@ async def test_the_http_server_of_llama_cpp(gguf: Path) -> None:
     assert not ignored & set(supported(found.values()))
     assert "accepted, no effect" in found["min_tokens"].verdict.how
     assert interview.subject.thinking == "never"
-    assert interview.subject.continues is True
+    assert spoken.subject.continues is True
     assert found["continues"].verdict.how == "whenever an assistant message is the last one"
     assert interview.subject.context_length == 2048
     assert found["cancel.stream"].verdict.grade is Grade.YES
