@@ -96,7 +96,10 @@ class Channel:
 
     def _readable(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._end, _PIECE, _MOST_DESCRIPTORS)
+            # Closed in children: one that had a connection would keep it open for us.
+            data, descriptors, _, _ = socket.recv_fds(
+                self._end, _PIECE, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
         except BlockingIOError:
             return
         except OSError:
