@@ -8,6 +8,7 @@ take yet is kept in order.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -96,14 +97,13 @@ class Channel:
 
     def _readable(self) -> None:
         try:
-            # Closed in children: one that had a connection would keep it open for us.
-            data, descriptors, _, _ = socket.recv_fds(
-                self._end, _PIECE, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
+            data, descriptors, _, _ = socket.recv_fds(self._end, _PIECE, _MOST_DESCRIPTORS)
         except BlockingIOError:
             return
         except OSError:
             data, descriptors = b"", []
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # a child would keep the connection open
         self._came.extend(descriptors)
         if not data:
             self._end_of_channel()
