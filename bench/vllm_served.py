@@ -174,7 +174,7 @@ def costs(services: Sequence[Contestant], rounds: int) -> dict[int, dict[str, li
         for tokens, of_length in found.items():
             for each in services:
                 whole, parent = each.cpu_seconds(), each.root_cpu_seconds()
-                done = asked(f"{each.root}/v1", 16, 400 // tokens + 12, tokens)
+                done = asked(f"{each.root}/v1", 16, 100 // tokens + 4, tokens)
                 units = len(done.waits) * tokens
                 whole, parent = each.cpu_seconds() - whole, each.root_cpu_seconds() - parent
                 cost = Cost(parent / units * 1e6, (whole - parent) / units * 1e6)
