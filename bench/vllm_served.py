@@ -169,12 +169,12 @@ def costs(services: Sequence[Contestant], rounds: int) -> dict[int, dict[str, li
     """Return what replies of one token and of many cost each service, in turns."""
     found: dict[int, dict[str, list[Cost]]] = {1: {}, TOKENS: {}}
     for each in services:
-        asked(f"{each.root}/v1", 16, 2)  # what is slow the first time
+        asked(f"{each.root}/v1", 4, 1)  # what is slow the first time
     for number in range(rounds):
         for tokens, of_length in found.items():
             for each in services:
                 whole, parent = each.cpu_seconds(), each.root_cpu_seconds()
-                done = asked(f"{each.root}/v1", 16, 100 // tokens + 4, tokens)
+                done = asked(f"{each.root}/v1", 16, 30 // tokens + 3, tokens)
                 units = len(done.waits) * tokens
                 whole, parent = each.cpu_seconds() - whole, each.root_cpu_seconds() - parent
                 cost = Cost(parent / units * 1e6, (whole - parent) / units * 1e6)
