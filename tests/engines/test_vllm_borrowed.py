@@ -17,7 +17,7 @@ from causerie.access.admission import SlotQueue
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.compiler import Compiler
 from causerie.composition import engine_client
-from causerie.composition.engine_client import EngineClient
+from causerie.composition.engine_client import EnginesClient
 from causerie.composition.engine_server import EngineSession
 from causerie.composition.targets import OwnModel
 from causerie.composition.vllm_engines import vllm_engine
@@ -83,7 +83,7 @@ class Parent:
     async def worker(self) -> Worker:
         """Begin a worker."""
         line = Direct(EngineSession(self.own.get))
-        engines = WorkerEngines(EngineClient(line))
+        engines = WorkerEngines(EnginesClient(line))
         await self.stack.enter_async_context(engines.running())
         engines.replace(self.settings, NO_CREDENTIALS)
         return Worker(engines, line)

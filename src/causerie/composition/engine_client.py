@@ -13,24 +13,26 @@ from causerie.engines.packed_tokens import packed
 from causerie.engines.vllm.lent import LentServer
 from causerie.engines.watchdog import Pulse
 from causerie.errors import Failed, InternalError
-from causerie.workers.questions import Line
+from causerie.workers.questions import QuestionLine
 
 _BEAT_SECONDS = 1.0  # long before anybody takes a server for silent
 
 A = TypeVar("A", bound=messages.Answer)
 
 
-class EngineClient:
+class EnginesClient:
     """Asks on a line."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: QuestionLine) -> None:
         self._line = line
         self._numbers = count(1)
         self._running: dict[int, ServerInUse] = {}
 
-    async def follow(self, model: str, has: Edition) -> messages.Told:
+    async def follow(self, model: str, has: Edition) -> messages.EngineTold:
         """Return the engine of a model once it is loaded and another than ``has``."""
-        return await self._ask(messages.Follow(next(self._numbers), model, has), messages.Told)
+        return await self._ask(
+            messages.Follow(next(self._numbers), model, has), messages.EngineTold
+        )
 
     async def enter(self, model: str, places: int, has: Edition) -> tuple[int, messages.Entered]:
         """Take places at a model; return the number to :meth:`leave` them by."""
@@ -40,7 +42,7 @@ class EngineClient:
 
     def leave(self, number: int) -> None:
         """Give the places back."""
-        self._tell(messages.Leave(number))
+        self._tell(messages.LeaveModel(number))
 
     async def choose(
         self, engine: int, prompt: Sequence[int], tried: Collection[str]
@@ -74,7 +76,7 @@ class EngineClient:
         try:
             found = messages.answer(await self._line.ask(messages.encoded(question)))
         except asyncio.CancelledError:
-            self._tell(messages.Leave(question.number))
+            self._tell(messages.LeaveModel(question.number))
             raise
         if isinstance(found, Failed | messages.EngineAway):
             raise found.failure()
@@ -89,7 +91,7 @@ class EngineClient:
 class ServerInUse:
     """A server that was chosen for one generation, until its ``end``."""
 
-    def __init__(self, client: EngineClient, number: int, server: LentServer) -> None:
+    def __init__(self, client: EnginesClient, number: int, server: LentServer) -> None:
         self._client = client
         self._number = number
         self.server = server

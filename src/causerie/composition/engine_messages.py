@@ -24,7 +24,7 @@ class EngineMessage(Struct, frozen=True, array_like=True, tag=True):
 class Enter(EngineMessage, frozen=True):
     """Take places at a model, once there are some, and load it; answered by :class:`Entered`.
 
-    :class:`Leave` gives the places back. ``has`` is what the worker knows of the engine.
+    :class:`LeaveModel` gives the places back. ``has`` is what the worker knows of the engine.
     """
 
     number: int
@@ -46,14 +46,17 @@ class Choose(EngineMessage, frozen=True):
 
 
 class Follow(EngineMessage, frozen=True):
-    """Tell of the engine once it is loaded, and another than ``has``; answered by :class:`Told`."""
+    """Tell of the engine once it is loaded, and another than ``has``.
+
+    Answered by :class:`EngineTold`.
+    """
 
     number: int
     model: str
     has: Edition
 
 
-class Leave(EngineMessage, frozen=True):
+class LeaveModel(EngineMessage, frozen=True):
     """The request has ended, or waits no more."""
 
     number: int
@@ -79,7 +82,7 @@ class EndGeneration(EngineMessage, frozen=True):
     failure: str = ""
 
 
-class Told(EngineMessage, frozen=True):
+class EngineTold(EngineMessage, frozen=True):
     """The engine, as it is now."""
 
     edition: Edition
@@ -93,7 +96,7 @@ class Entered(EngineMessage, frozen=True):
     """
 
     waited: float
-    told: Told | None
+    told: EngineTold | None
 
 
 class Chosen(EngineMessage, frozen=True):
@@ -126,8 +129,8 @@ class EngineAway(EngineMessage, frozen=True):
 
 
 Question = Enter | Choose | Follow
-Notice = Leave | Answered | Beats | EndGeneration
-Answer = Entered | Chosen | Told | EngineAway | Failed
+Notice = LeaveModel | Answered | Beats | EndGeneration
+Answer = Entered | Chosen | EngineTold | EngineAway | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)

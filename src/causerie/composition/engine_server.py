@@ -129,7 +129,7 @@ class EngineSession:
                     self._loans[notice.number].answered()
             case _ if notice.number in self._asking:
                 self._asking[notice.number].cancel()  # so it gets nothing
-            case messages.Leave():
+            case messages.LeaveModel():
                 self._leave(notice.number)
             case messages.EndGeneration():
                 self._end(notice)
@@ -173,7 +173,9 @@ class EngineSession:
         return own.admission_queue, own.engine
 
 
-def _lent(fleet_engine: FleetEngine, engine: ManagedEngine, facts: ModelFacts) -> messages.Told:
+def _lent(
+    fleet_engine: FleetEngine, engine: ManagedEngine, facts: ModelFacts
+) -> messages.EngineTold:
     from causerie.engines.vllm.lending import lent_engine  # noqa: PLC0415 - see above
 
-    return messages.Told(fleet_engine.edition, lent_engine(engine, facts))
+    return messages.EngineTold(fleet_engine.edition, lent_engine(engine, facts))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from causerie.composition.engine_client import EngineClient, ServerInUse
-from causerie.composition.engine_messages import Told
+from causerie.composition.engine_client import EnginesClient, ServerInUse
+from causerie.composition.engine_messages import EngineTold
 from causerie.composition.engine_recipe import engine_recipe
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.model_slot import Edition
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class WorkerEngines:
     """The engines of all own models that workers answer, in the place of a fleet."""
 
-    def __init__(self, client: EngineClient) -> None:
+    def __init__(self, client: EnginesClient) -> None:
         self._client = client
         self._models: dict[str, _BorrowedModel] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -82,7 +82,7 @@ class WorkerEngines:
 class _BorrowedModel:
     """One model, whose engine stays as long as its ``recipe`` is the same."""
 
-    def __init__(self, client: EngineClient, settings: ModelSettings, recipe: object) -> None:
+    def __init__(self, client: EnginesClient, settings: ModelSettings, recipe: object) -> None:
         # Imported here: the tokenizer's library takes memory, which others do not need.
         from causerie.composition.vllm_reach import borrowed_engine  # noqa: PLC0415 - see above
 
@@ -106,7 +106,7 @@ class _BorrowedModel:
             except EngineFailed as failure:
                 log.warning("engine not usable in a worker", model=self._id, why=str(failure))
 
-    def learn(self, told: Told) -> None:
+    def learn(self, told: EngineTold) -> None:
         """Go by this from now on."""
         self._edition = told.edition
         self.engine.learn(told.lent)

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 import uvloop
 
-from causerie.composition.engine_client import EngineClient
+from causerie.composition.engine_client import EnginesClient
 from causerie.composition.service import Prepared, RunningService, listen, service
 from causerie.composition.startup import spare_the_collector
 from causerie.composition.worker_engines import WorkerEngines
@@ -62,7 +62,7 @@ class Worker:
         self._connections: Connections | None = None  # while it takes any
         self._channel = Channel(end, self._received, self._lost)
         self._questions = Questions(self._channel.send)
-        self._engines = WorkerEngines(EngineClient(self._questions.line("engines")))
+        self._engines = WorkerEngines(EnginesClient(self._questions.line("engines")))
 
     async def run(self) -> None:
         """Serve until the parent stops it, or has gone."""

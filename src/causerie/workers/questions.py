@@ -24,9 +24,9 @@ class Questions:
         """Return how many wait."""
         return len(self._waiting)
 
-    def line(self, subject: Subject) -> Line:
+    def line(self, subject: Subject) -> QuestionLine:
         """Return the line to whoever answers for the subject."""
-        return Line(self, subject)
+        return QuestionLine(self, subject)
 
     def ask(self, subject: Subject, body: bytes) -> Awaitable[bytes]:
         """Ask; the result raises :class:`StoreUnavailable` if the parent goes before it answers."""
@@ -53,7 +53,7 @@ class Questions:
                 waiting.set_exception(StoreUnavailable("The service ends. Try again."))
 
 
-class Line:
+class QuestionLine:
     """Questions about one subject."""
 
     def __init__(self, questions: Questions, subject: Subject) -> None:
