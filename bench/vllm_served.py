@@ -6,7 +6,11 @@ a second and the time to the first token, and what the service's share of vLLM's
     make bench BENCH=bench/vllm_served.py ARGS="--model FOLDER --vllm /opt/vllm/bin/vllm"
 
 With ``--random-weights`` the folder needs a configuration, a tokenizer and any `.safetensors` file,
-which is not read.
+which is not read. With ``--scripted`` a program without a model takes the server's place, so that
+the processor time of the service's own processes is all that is measured, and printed: for each
+token, and for each request of one token.
+
+    make bench BENCH=bench/vllm_served.py ARGS="--scripted --workers 1 2 --rounds 5"
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from gateway.contestant import await_answer
+from gateway.contestant import Contestant, await_answer
 from service import free_port
+from vllm_stand_in import model_folder
 
 TOKENS = 128  # of each reply
 MOST = 512  # streams that the server takes at once
@@ -64,19 +69,27 @@ class Asked:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path, ready: str, seconds: float) -> Iterator[None]:
-    """A process that answers ``ready``; ended at the end."""
+def running(command: Sequence[str], log: Path, ready: str, seconds: float) -> Iterator[int]:
+    """A process that answers ``ready``; ended at the end. Yields its id."""
     with log.open("wb") as out:
-        one = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        one = subprocess.Popen(
+            command, stdout=out, stderr=out, start_new_session=True, env=environment()
+        )
     try:
         await_answer(ready, one, log, time.monotonic() + seconds)
-        yield
+        yield one.pid
     finally:
         one.terminate()
         try:
             one.wait(30)
         except subprocess.TimeoutExpired:
             os.killpg(one.pid, 9)
+
+
+def environment() -> dict[str, str]:
+    """Return that of processes which import from here."""
+    place = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    return {**os.environ, "PYTHONPATH": place, "NO_COLOR": "1"}
 
 
 def vllm(told: argparse.Namespace, port: int) -> list[str]:
@@ -89,18 +102,17 @@ def vllm(told: argparse.Namespace, port: int) -> list[str]:
     return [told.vllm, "serve", str(told.model), *where, *needed, *size, *random, *told.args]
 
 
-def asked(url: str, streams: int, requests: int) -> Asked:
-    """Ask by several clients at once."""
+def asked(url: str, streams: int, requests: int, tokens: int = TOKENS) -> Asked:
+    """Ask by several clients at once, for replies of so many ``tokens``."""
     clients = min(CLIENTS, streams)
     shares = [streams // clients + (at < streams % clients) for at in range(clients)]
     start = str(time.time() + 2)
-    place = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-m", "vllm_pool.asker", url, "none", "m"]
     processes = [
         subprocess.Popen(
-            [*command, str(share), str(requests), str(TOKENS), start],
+            [*command, str(share), str(requests), str(tokens), start],
             stdout=subprocess.PIPE,
-            env=place,
+            env=environment(),
         )
         for share in shares
     ]
@@ -145,11 +157,87 @@ def shown(found: dict[int, dict[str, list[Asked]]]) -> bool:
     return met
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Processor time of a service's processes in microseconds, for each token or request."""
+
+    parent: float
+    others: float
+
+
+def costs(services: Sequence[Contestant], rounds: int) -> dict[int, dict[str, list[Cost]]]:
+    """Return what replies of one token and of many cost each service, in turns."""
+    found: dict[int, dict[str, list[Cost]]] = {1: {}, TOKENS: {}}
+    for each in services:
+        asked(f"{each.root}/v1", 4, 1)  # what is slow the first time
+    for number in range(rounds):
+        for tokens, of_length in found.items():
+            for each in services:
+                whole, parent = each.cpu_seconds(), each.root_cpu_seconds()
+                done = asked(f"{each.root}/v1", 16, 30 // tokens + 3, tokens)
+                units = len(done.waits) * tokens
+                whole, parent = each.cpu_seconds() - whole, each.root_cpu_seconds() - parent
+                cost = Cost(parent / units * 1e6, (whole - parent) / units * 1e6)
+                of_length.setdefault(each.name, []).append(cost)
+        print(f"round {number + 1} of {rounds} done", flush=True)
+    return found
+
+
+def shown_costs(found: dict[int, dict[str, list[Cost]]]) -> None:
+    """Print the medians, and what share of one process's time the parent has."""
+    for tokens, of_length in found.items():
+        print("\na request of one token" if tokens == 1 else f"\na token of replies of {tokens}")
+        alone, *_ = of_length.values()
+        for name, results in of_length.items():
+            parent, others = (
+                median(getattr(one, at) for one in results) for at in ("parent", "others")
+            )
+            whole = [one.parent + one.others for one in alone]
+            share = median(one.parent / each for one, each in zip(results, whole, strict=True))
+            print(
+                f"  {name:10} parent {parent:7.1f} µs, other processes {others:7.1f} µs; "
+                f"the parent has {share:.2f} of one process"
+            )
+
+
+@contextmanager
+def serving(
+    folder: Path, ref: Path, address: str, workers: Sequence[int]
+) -> Iterator[list[Contestant]]:
+    """A service in front of the server for each number of workers."""
+    with ExitStack() as stack:
+        found = []
+        for count in workers:
+            own, config = free_port(), folder / f"{count}.toml"
+            text = CONFIG.format(workers=count, folder=ref, address=address, most=MOST)
+            config.write_text(text)
+            command = [sys.executable, "-m", "causerie", "serve", "--port", str(own)]
+            at = f"http://127.0.0.1:{own}"
+            log, command = folder / f"{count}.log", [*command, "--config", str(config)]
+            pid = stack.enter_context(running(command, log, f"{at}/health/ready", 300))
+            found.append(Contestant(f"{count} worker" + "s" * (count > 1), at, pid))
+        yield found
+
+
+def scripted(told: argparse.Namespace, folder: Path) -> None:
+    """Measure the processor time of services in front of a server without a model."""
+    (folder / "model").mkdir()
+    model, port = model_folder(folder / "model"), free_port()
+    address, log = f"http://127.0.0.1:{port}", folder / "scripted.log"
+    command = [sys.executable, "-m", "vllm_pool.scripted", str(model), str(port)]
+    with (
+        running(command, log, f"{address}/health", 60),
+        serving(folder, model, address, told.workers) as services,
+    ):
+        shown_costs(costs(services, told.rounds))
+
+
 def main() -> None:
     """Measure and print; exit with 1 where the bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="a folder")
+    parser.add_argument("--model", type=Path, help="a folder")
     parser.add_argument("--vllm", default="vllm", help="the program")
+    parser.add_argument("--scripted", action="store_true")
     parser.add_argument("--random-weights", action="store_true")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 16, 64, 256])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4])
@@ -158,24 +246,16 @@ def main() -> None:
     told = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if told.scripted:
+            return scripted(told, folder)
         port = free_port()
         address = f"http://127.0.0.1:{port}"
         log = folder / "vllm.log"
         stack.enter_context(running(vllm(told, port), log, f"{address}/health", 900))
         urls = {"vllm": f"{address}/v1"}
-        for workers in told.workers:
-            own = free_port()
-            config = folder / f"{workers}.toml"
-            ref = told.model.resolve()
-            config.write_text(
-                CONFIG.format(workers=workers, folder=ref, address=address, most=MOST)
-            )
-            command = [sys.executable, "-m", "causerie", "serve", "--port", str(own)]
-            at = f"http://127.0.0.1:{own}"
-            log = folder / f"{workers}.log"
-            command += ["--config", str(config)]
-            stack.enter_context(running(command, log, f"{at}/health/ready", 300))
-            urls[f"{workers} worker" + "s" * (workers > 1)] = f"{at}/v1"
+        ref = told.model.resolve()
+        for each in stack.enter_context(serving(folder, ref, address, told.workers)):
+            urls[each.name] = f"{each.root}/v1"
         met = shown(measured(urls, told.streams, told.rounds))
     sys.exit(not met)
 

@@ -18,15 +18,38 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from kvkit import EngineCache, Publisher
+from tokenizer_kinds import byte_level
 from tokenizers import Tokenizer
 
 CONTEXT = 64
 _CHARACTER = re.compile(r"start: /\\x\{(\w\w)\}/")
+
+
+def model_folder(folder: Path) -> Path:
+    """A model folder without weights that anybody reads, and the program alongside it."""
+    text, end = tokenizer()
+    config = {"model_type": "llama", "max_position_embeddings": 4096, "eos_token_id": end}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(text)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    (folder / "model.safetensors").write_bytes(bytes(64))
+    command = folder / "vllm"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
+@cache
+def tokenizer() -> tuple[str, int | None]:
+    """Return the tokenizer of all such folders, as its file, and its end token."""
+    trained = byte_level()
+    return trained.to_str(), trained.token_to_id("<|end|>")
 
 
 class Server:
@@ -36,6 +59,8 @@ class Server:
         self.folder = folder
         self.publisher: Publisher | None = None
         self.key = key
+        self.context = CONTEXT
+        self.running = 0
         self.end = json.loads((folder / "config.json").read_text())["eos_token_id"]
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
@@ -52,8 +77,8 @@ class Server:
         return web.json_response({"version": "0.32.0"})
 
     async def models(self, request: web.Request) -> web.Response:
-        listed = [
-            {"id": "model", "root": "org/model", "parent": None, "max_model_len": CONTEXT},
+        listed: list[dict[str, Any]] = [
+            {"id": "model", "root": "org/model", "parent": None, "max_model_len": self.context},
             {"id": "lora", "root": "org/lora", "parent": "model"},
         ]
         if self.behaviour == "two":
@@ -86,6 +111,7 @@ class Server:
             return web.json_response({"error": {"message": "Invalid grammar"}}, status=400)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
+        self.running += 1
         try:
             async for item in self._items(body):
                 await response.write(b"data: " + json.dumps(item).encode() + b"\n\n")
@@ -96,22 +122,21 @@ class Server:
         except (ConnectionError, asyncio.CancelledError):
             note(self.folder, "left")
             raise
+        finally:
+            self.running -= 1
         return response
 
     async def _items(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         if self.behaviour == "error":
             yield {"error": {"message": "Grammar error: unknown name", "code": 400}}
             return
-        ids = body["prompt"] if body["min_tokens"] else [*body["prompt"], self.end]
+        ids = await self._reply(body)
         if self.behaviour == "garbled":
             yield {"choices": [{"token_ids": "none"}]}
             return
         if self.behaviour == "abort":
             yield {"choices": [{"token_ids": [], "finish_reason": "abort"}]}
             return
-        grammar = body.get("structured_outputs", {}).get("grammar", "")
-        if (sign := _CHARACTER.fullmatch(grammar)) and self.behaviour != "free":
-            ids = self._ids(chr(int(sign.group(1), 16)))
         made = ids[: body["max_tokens"]]
         if self.behaviour == "half":
             made = made[:2]
@@ -130,6 +155,17 @@ class Server:
                 "choices": [],
                 "usage": {"completion_tokens": len(made), "prompt_tokens_details": details},
             }
+
+    async def _reply(self, body: dict[str, Any]) -> list[int]:
+        """Return the tokens of the whole reply, once they may be made."""
+        while self.behaviour == "hold":  # noqa: ASYNC110 - a file, of which nothing tells
+            await asyncio.sleep(0.005)
+        if self.behaviour.startswith("say "):
+            return [*self._ids(self.behaviour[4:]), self.end]
+        grammar = body.get("structured_outputs", {}).get("grammar", "")
+        if (sign := _CHARACTER.fullmatch(grammar)) and self.behaviour != "free":
+            return self._ids(chr(int(sign.group(1), 16)))
+        return body["prompt"] if body["min_tokens"] else [*body["prompt"], self.end]
 
     def _reason(self, made: list[int]) -> str:
         return "stop" if self.end in made else "length"

@@ -263,3 +263,65 @@ class StoreUnavailable(Overloaded):
             message or "The service cannot reach its database now; nothing was changed. Try again.",
             retry_after=retry_after,
         )
+
+
+class Failed(Struct, frozen=True, array_like=True, tag=True):
+    """A failure on its way to another process of the service."""
+
+    kind: str
+    message: str
+    code: str
+    param: str | None
+    status: int
+    metadata: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, failure: ServiceError) -> Failed:
+        """Return the failure as a message."""
+        kind = next(each for each in type(failure).__mro__ if each in _KINDS.values())
+        return cls(
+            kind.__name__,
+            failure.message,
+            failure.code,
+            failure.param,
+            failure.status,
+            failure.metadata,
+            failure.headers,
+        )
+
+    def failure(self) -> ServiceError:
+        """Return the failure, as the other process raised it."""
+        kind = _KINDS[self.kind]
+        made = kind.__new__(kind)
+        ServiceError.__init__(
+            made,
+            self.message,
+            code=self.code,
+            param=self.param,
+            status=self.status,
+            metadata=self.metadata,
+            headers=self.headers,
+        )
+        return made
+
+
+_KINDS: Mapping[str, type[ServiceError]] = {
+    kind.__name__: kind
+    for kind in (
+        ContextLengthExceeded,
+        EngineLost,
+        Forbidden,
+        InternalError,
+        InvalidRequest,
+        NotFound,
+        OverBudget,
+        Overloaded,
+        RateLimited,
+        ServiceError,
+        StoreUnavailable,
+        TemplateFailed,
+        Unauthenticated,
+        UpstreamFailed,
+    )
+}

@@ -23,10 +23,11 @@ from causerie.accounts.budgets import Budgets
 from causerie.accounts.key_cache import KeyCache
 from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.rpc_client import AccountsClient
-from causerie.accounts.rpc_messages import EndLimits, Failed, TakeLimits, answer, encoded
+from causerie.accounts.rpc_messages import EndLimits, TakeLimits, answer, encoded
 from causerie.accounts.rpc_server import AccountsServer, AccountsSession
 from causerie.errors import (
     ContextLengthExceeded,
+    Failed,
     Forbidden,
     OverBudget,
     RateLimited,

@@ -22,7 +22,7 @@ import pytest
 import pytest_asyncio
 import vllm_stand_in
 from servicekit import service_view
-from tokenizer_kinds import byte_level
+from vllm_stand_in import model_folder as made
 
 from causerie.engines.base import (
     EngineFailed,
@@ -44,21 +44,6 @@ pytestmark = [
 ]
 
 GREEDY = SamplingParams(temperature=0.0)
-
-
-def made(folder: Path) -> Path:
-    """A model folder without weights that anybody reads, and the program alongside it."""
-    tokenizer = byte_level()
-    end = tokenizer.token_to_id("<|end|>")
-    config = {"model_type": "llama", "max_position_embeddings": 4096, "eos_token_id": end}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text(tokenizer.to_str())
-    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    (folder / "model.safetensors").write_bytes(bytes(64))
-    command = folder / "vllm"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{vllm_stand_in.__file__}" "$@"\n')
-    command.chmod(0o755)
-    return folder
 
 
 def options(folder: Path) -> VllmOptions:

@@ -26,10 +26,12 @@ ONE, OTHER = range(100, 140), range(200, 240)  # of two blocks, and some more to
 class Place:
     """A server at an address, which can go away and come back."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1", context: int = CONTEXT) -> None:
         folder.mkdir()
         self.host = host
         self.folder = made(folder)
+        self.server = Server(self.folder, None)
+        self.server.context = context
         self.port = 0
         self._there = AsyncExitStack()
 
@@ -38,7 +40,7 @@ class Place:
         return f"http://{self.host}:{self.port}"
 
     async def come(self) -> None:
-        there = listening(Server(self.folder, None), self.port, host=self.host)
+        there = listening(self.server, self.port, host=self.host)
         self.port = await self._there.enter_async_context(there)
 
     async def go(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from causerie.errors import StoreUnavailable
 from causerie.workers import process
 from causerie.workers.channel import Channel
-from causerie.workers.messages import Message, ParentAnswer, WorkerQuestion
+from causerie.workers.messages import Carried, Message, ParentAnswer, WorkerQuestion
 from causerie.workers.process import WorkerHandle, WorkerListeners
 from causerie.workers.questions import Questions
 
@@ -71,17 +71,30 @@ async def test_a_parent_that_was_paused_takes_no_worker_for_silent() -> None:
         assert not ended.done()
 
 
+async def test_children_of_a_process_do_not_get_the_connections_that_it_got() -> None:
+    """Else a connection stays open when the process that has it is killed."""
+    (ours, theirs), (client, other) = socket.socketpair(), socket.socketpair()
+    came: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+    sender = Channel(ours, lambda *_: None, lambda: None)
+    receiver = Channel(theirs, lambda _, connection: came.set_result(connection), lambda: None)
+    sender.send(Carried(), client)
+    with other, await came as connection:
+        assert not connection.get_inheritable()
+    sender.close()
+    receiver.close()
+
+
 async def test_a_question_that_nobody_waits_for_is_forgotten() -> None:
     sent: list[WorkerQuestion] = []
     questions = Questions(sent.append)
-    waits = asyncio.ensure_future(questions.ask(b"one"))
+    waits = asyncio.ensure_future(questions.ask("accounts", b"one"))
     waits.cancel()
     await asyncio.wait([waits])
-    answered = questions.ask(b"two")
+    answered = questions.ask("engines", b"two")
     questions.answered(ParentAnswer(sent[0].number, b"late"))
     questions.answered(ParentAnswer(sent[1].number, b"2"))
     assert await answered == b"2"
-    lost = questions.ask(b"three")
+    lost = questions.ask("accounts", b"three")
     questions.end()
     with pytest.raises(StoreUnavailable):
         await lost

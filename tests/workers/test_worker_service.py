@@ -71,7 +71,7 @@ async def test_limits_are_exact_over_all_processes(tmp_path: Path) -> None:
         made.provider.open.clear()
         waiting = [asyncio.create_task(made.ask("few")) for _ in range(30)]
         await eventually(lambda: asked(made, 6))
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await eventually(lambda: _ended(waiting, 24))
         made.provider.open.set()
         statuses = Counter(status for status, _ in await asyncio.gather(*waiting))
         assert statuses == {200: 6, 429: 24}  # so many at once

@@ -18,7 +18,7 @@ from causerie.access.lease import CombinedLease, Lease
 from causerie.access.limits import RateLimiter
 from causerie.access.quota import LimitStatuses, Rates, RateScope, Tokens
 from causerie.accounts import rpc_messages as messages
-from causerie.errors import InternalError
+from causerie.errors import Failed, InternalError
 from causerie.metering.meter import Record
 from causerie.metering.usage_records import ended, interrupted
 
@@ -167,7 +167,7 @@ class AccountsClient:
 
     async def _ask(self, question: messages.Question, kind: type[A]) -> A:
         found = messages.answer(await self._line.ask(messages.encoded(question)))
-        if isinstance(found, messages.Failed):
+        if isinstance(found, Failed):
             raise found.failure()
         if not isinstance(found, kind):
             raise InternalError("A question about accounts has a wrong answer.")

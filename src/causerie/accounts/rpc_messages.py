@@ -8,25 +8,15 @@ uses none twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from causerie.access.credential import Credential
 from causerie.access.quota import LimitStatuses, Tokens
-from causerie.errors import (
-    Forbidden,
-    InternalError,
-    InvalidRequest,
-    OverBudget,
-    RateLimited,
-    ServiceError,
-    StoreUnavailable,
-    Unauthenticated,
-)
+from causerie.errors import Failed
 from causerie.metering.ledger import UsageRecord
 
 
@@ -116,60 +106,6 @@ class Recorded(RpcMessage, frozen=True):
 
     cost: Decimal
 
-
-class Failed(RpcMessage, frozen=True):
-    """The question ends in a failure that the client is told."""
-
-    kind: str
-    message: str
-    code: str
-    param: str | None
-    status: int
-    metadata: Mapping[str, Any]
-    headers: Mapping[str, str]
-
-    @classmethod
-    def of(cls, failure: ServiceError) -> Failed:
-        kind = next(each for each in type(failure).__mro__ if each in _KINDS.values())
-        return cls(
-            kind.__name__,
-            failure.message,
-            failure.code,
-            failure.param,
-            failure.status,
-            failure.metadata,
-            failure.headers,
-        )
-
-    def failure(self) -> ServiceError:
-        """Return the failure, as the other process raised it."""
-        kind = _KINDS[self.kind]
-        made = kind.__new__(kind)
-        ServiceError.__init__(
-            made,
-            self.message,
-            code=self.code,
-            param=self.param,
-            status=self.status,
-            metadata=self.metadata,
-            headers=self.headers,
-        )
-        return made
-
-
-_KINDS: Mapping[str, type[ServiceError]] = {
-    kind.__name__: kind
-    for kind in (
-        Forbidden,
-        InternalError,
-        InvalidRequest,
-        OverBudget,
-        RateLimited,
-        ServiceError,
-        StoreUnavailable,
-        Unauthenticated,
-    )
-}
 
 Question = Authenticate | TakeLimits | BeginRequest | RecordUsage
 Notice = EndLimits | ReleaseBudgets

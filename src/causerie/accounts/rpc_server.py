@@ -22,7 +22,13 @@ from causerie.access.quota import Tokens
 from causerie.accounts import rpc_messages as messages
 from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
 from causerie.accounts.key_cache import AccountCaller, KeyCache
-from causerie.errors import InternalError, ServiceError, StoreUnavailable, forget_frames
+from causerie.errors import (
+    Failed,
+    InternalError,
+    ServiceError,
+    StoreUnavailable,
+    forget_frames,
+)
 from causerie.metering.ledger import UsageRecord
 
 log = structlog.get_logger(__name__)
@@ -74,11 +80,11 @@ class AccountsSession:
         try:
             found = await self._answer(messages.question(data))
         except ServiceError as failure:
-            found = messages.Failed.of(failure)
+            found = Failed.of(failure)
             forget_frames(failure)
         except Exception:  # the worker waits for an answer, whatever it is
             log.exception("a question about accounts failed")
-            found = messages.Failed.of(InternalError("The service failed at this request."))
+            found = Failed.of(InternalError("The service failed at this request."))
         return messages.encoded(found)
 
     def tell(self, data: bytes) -> None:

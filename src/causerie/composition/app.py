@@ -7,7 +7,6 @@ them. Nothing here decides anything about a request.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -18,8 +17,8 @@ from typing import Protocol
 from msgspec import structs
 
 from causerie.accounts.entry import StoredEntry
-from causerie.composition.certificates import tls_digest
 from causerie.composition.control import answering
+from causerie.composition.engine_recipe import engine_recipe
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.replicas import parts_of, replicated
@@ -275,26 +274,9 @@ class _Makers:
             idle_seconds=model.idle_unload_seconds,
             wait_seconds=self._wait_seconds(model),
             preload=preload,
-            recipe=self._recipe(model),
+            recipe=engine_recipe(self._settings, self._credentials, model),
             renew=renew if model.vllm.addresses else None,
         )
-
-    def _recipe(self, model: ModelSettings) -> object:
-        """Return the inputs of the engine; with other inputs it is another engine."""
-        engines, vllm = self._settings.engines, model.vllm
-        if vllm.addresses:  # a pool stays the same whoever is in it
-            vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
-        return (
-            model.engine, model.ref, model.llamacpp, model.openvino, vllm, model.options,
-            self._settings.weights, engines.load_seconds, self._secrets(model),
-        )  # fmt: skip
-
-    def _secrets(self, model: ModelSettings) -> bytes:
-        """Key and certificates of a server of others as a digest: no secret is kept to compare."""
-        digest = hashlib.sha256(self._credentials.models.get(model.id, "").encode())
-        with suppress(OSError):  # whoever makes the engine says what is wrong with a file
-            digest.update(tls_digest(model.vllm.tls))
-        return digest.digest()
 
     def _wait_seconds(self, model: ModelSettings) -> float:
         waits = self._settings.engines.load_wait_seconds

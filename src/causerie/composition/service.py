@@ -42,12 +42,14 @@ from causerie.composition.providers import (
 )
 from causerie.composition.targets import (
     ChatParts,
+    OwnModel,
     Targets,
     chat_options,
     own_models,
     provider_models,
 )
 from causerie.composition.tracing import UNTRACED, Traces, tracing
+from causerie.composition.worker_engines import WorkerEngines
 from causerie.composition.worker_part import part_for_workers
 from causerie.edge import doors
 from causerie.edge.application import Edge, OwnPaths
@@ -107,7 +109,7 @@ class Prepared:
 @asynccontextmanager
 async def service(
     settings: Settings,
-    engines: Fleet,
+    engines: Fleet | WorkerEngines,
     credentials: Credentials = NO_CREDENTIALS,
     state: SharedState | None = None,
     accounts_client: AccountsClient | None = None,
@@ -127,7 +129,8 @@ async def service(
 
             accounts = entered(settings, shared.budgets, credentials)
             front = await stack.enter_async_context(accounts)
-        parts = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
+        compilers = 1 if is_worker(state) else 2
+        parts = ChatParts(Compiler(reader=_VOCABULARY_READER, workers=compilers), Renderers())
         stack.push_async_callback(parts.stop)
         log_buffer = LogBuffer()
         traces = await stack.enter_async_context(tracing(settings.tracing))
@@ -147,7 +150,7 @@ class RunningService:
 
     def __init__(
         self,
-        engines: Fleet,
+        engines: Fleet | WorkerEngines,
         parts: ChatParts,
         log_buffer: LogBuffer,
         shared: Distribution,
@@ -345,6 +348,10 @@ class RunningService:
     def target_state(self, target: str) -> TargetState | None:
         """Return what routing knows of a target."""
         return self._router.target_state(target)
+
+    def own_model(self, name: str) -> OwnModel | None:
+        """A model of our own."""
+        return self._targets.own.get(name)
 
     def provider(self, name: str) -> ConnectedProvider | None:
         return self._targets.providers.get(name)

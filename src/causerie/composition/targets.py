@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import ChatOptions, TextChat
@@ -17,11 +18,15 @@ from causerie.chat.renderers import Renderers
 from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
+from causerie.composition.worker_engines import BorrowedQueue, WorkerEngines
 from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings import ModelSettings, Problem, Settings, SettingsError
 from causerie.settings.lines import Path as KeyPath
+
+if TYPE_CHECKING:  # imported only where a worker has such a model
+    from causerie.engines.vllm.borrowed import BorrowedVllm
 
 _SEPARATION = Separation()
 
@@ -42,10 +47,10 @@ class ChatParts:
 class OwnModel:
     """A model that this service runs itself, and who waits for it."""
 
-    engine: FleetEngine
+    engine: FleetEngine | BorrowedVllm
     options: ChatOptions
     chat: TextChat
-    admission_queue: SlotQueue
+    admission_queue: SlotQueue | BorrowedQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ class Targets:
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
         return {name: one.chat for group in both for name, one in group.items()}
 
-    def admission_queues(self) -> Mapping[str, SlotQueue]:
+    def admission_queues(self) -> Mapping[str, SlotQueue | BorrowedQueue]:
+        """Those with a queue of ours."""
         return {id: own.admission_queue for id, own in self.own.items()}
 
 
@@ -107,7 +113,7 @@ def chat_options(
 def own_models(
     settings: Settings,
     options: Mapping[str, ChatOptions],
-    engines: Fleet,
+    engines: Fleet | WorkerEngines,
     parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
@@ -122,7 +128,7 @@ def own_models(
             admission_queue = (
                 kept.admission_queue
                 if kept is not None and same
-                else _admission_queue(model, engine)
+                else _admission_queue(model, engines)
             )
             chat = TextChat(
                 engine,
@@ -133,8 +139,9 @@ def own_models(
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue
-        admission_queue.max_waiting = model.queue.max_waiting
-        admission_queue.max_wait_seconds = model.queue.max_wait_seconds
+        if isinstance(admission_queue, SlotQueue):
+            admission_queue.max_waiting = model.queue.max_waiting
+            admission_queue.max_wait_seconds = model.queue.max_wait_seconds
     return made
 
 
@@ -163,7 +170,12 @@ def provider_models(
     return made
 
 
-def _admission_queue(model: ModelSettings, engine: FleetEngine) -> SlotQueue:
+def _admission_queue(
+    model: ModelSettings, engines: Fleet | WorkerEngines
+) -> SlotQueue | BorrowedQueue:
+    if isinstance(engines, WorkerEngines):
+        return engines.admission_queue(model.id)
+    engine = engines.engine(model.id)
     return SlotQueue(
         model.id,
         lambda: engine.slots,

@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from causerie.composition.certificates import tls_context
-from causerie.engines.base import EngineFailed
+from causerie.composition.vllm_reach import encryption
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_subscriber import KvEndpoint
@@ -120,16 +119,10 @@ def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
 
 def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
     """Return what makes a server of an address. Blocks; raises :class:`EngineFailed`."""
-    try:
-        tls = tls_context(vllm.tls) if vllm.encrypted else None
-    except OSError as error:  # ssl.SSLError is one
-        where = vllm.elsewhere[0]
-        raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
+    encrypted = encryption(vllm)
 
     def elsewhere(address: MemberAddress) -> Elsewhere:
-        reach = Reach(host=address.host)
-        if address.url.startswith("https://"):
-            reach = replace(reach, tls=tls, server_name=vllm.tls.server_name)
+        reach = encrypted(address.url, Reach(host=address.host))
         return Elsewhere(address.url, key, vllm.served_name, vllm.context, vllm.parallel, reach)
 
     return elsewhere

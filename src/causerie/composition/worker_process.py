@@ -1,4 +1,4 @@
-"""A worker process: answers completions of providers' models on connections that its parent deals.
+"""A worker process: answers completions on connections that its parent deals.
 
 Started with the descriptors of its channel and of the shared memory, and its number. It ends with
 its channel, so it never outlives its parent.
@@ -19,14 +19,16 @@ import msgspec
 import structlog
 import uvloop
 
+from causerie.composition.engine_client import EnginesClient
 from causerie.composition.service import Prepared, RunningService, listen, service
 from causerie.composition.startup import spare_the_collector
+from causerie.composition.worker_engines import WorkerEngines
+from causerie.composition.worker_part import part_for_workers
 from causerie.composition.workers import Configuration
 from causerie.edge import server
 from causerie.edge.connections import Connections
 from causerie.edge.handover import CarriedRequest, decoded, encoded
 from causerie.edge.ownership import owned
-from causerie.engines.fleet import Fleet
 from causerie.logging.setup import configure
 from causerie.settings import Settings, SettingsError
 from causerie.settings.addresses import has_accounts
@@ -60,26 +62,31 @@ class Worker:
         self._connections: Connections | None = None  # while it takes any
         self._channel = Channel(end, self._received, self._lost)
         self._questions = Questions(self._channel.send)
+        self._engines = WorkerEngines(EnginesClient(self._questions.line("engines")))
 
     async def run(self) -> None:
         """Serve until the parent stops it, or has gone."""
         self._starting = asyncio.current_task()
         first = await self._configurations.get()
         configuration = _read(first)
-        settings = configuration.settings
+        settings, credentials = configuration.settings, configuration.credentials
         configure(settings.logging.level, settings.logging.format)
         self._state.use(first.places)
         accounts = _accounts(settings, self._questions)
-        async with (
-            Fleet(()) as fleet,
-            service(settings, fleet, configuration.credentials, self._state, accounts) as running,
-            owned(self._report(running)),
-            owned(self._prepare(running)),
-        ):
+        async with self._engines.running():
+            self._engines.replace(part_for_workers(settings), credentials)
+            made = service(settings, self._engines, credentials, self._state, accounts)
+            async with made as running:
+                await self._serve(running, first)
+
+    async def _serve(self, running: RunningService, first: messages.Prepare) -> None:
+        async with owned(self._report(running)), owned(self._prepare(running)):
             self._running, self._starting = running, None
             spare_the_collector()
             self._channel.send(messages.PrepareOutcome(first.number))
-            options = replace(listen(settings.server), shutdown_delay_seconds=0.0)  # the parent's
+            options = replace(
+                listen(running.settings.server), shutdown_delay_seconds=0.0
+            )  # the parent's
             await server.answer(running.edge, options, self, self._stop, self._hurry)
             self._send_report(running)
 
@@ -166,6 +173,7 @@ class Worker:
     def _commit(self, number: int) -> None:
         prepared = self._prepared.pop(number, None)
         if prepared is not None and self._running is not None:
+            self._engines.replace(prepared.settings, prepared.credentials)
             self._running.replace(prepared)
 
     async def _report(self, running: RunningService) -> None:
@@ -190,7 +198,7 @@ def _accounts(settings: Settings, questions: Questions) -> AccountsClient | None
         return None
     from causerie.accounts.rpc_client import AccountsClient  # noqa: PLC0415 - memory, for accounts
 
-    return AccountsClient(questions)
+    return AccountsClient(questions.line("accounts"))
 
 
 def _read(message: messages.Prepare) -> Configuration:

@@ -1,7 +1,8 @@
 """The worker processes of a service: what they get of its settings, and what they report.
 
-A worker answers completions of providers' models. Engines, accounts, pages and health checks stay
-with the parent, which answers what the workers hand over, and what they ask about accounts.
+A worker answers completions of providers' models, and of own models whose engine is a server.
+Engines, accounts, pages and health checks stay with the parent, which answers what the workers
+hand over, and what they ask about engines and accounts.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
 from msgspec import Struct
 
+from causerie.composition.engine_server import EngineSession
 from causerie.composition.service import RunningService
 from causerie.composition.startup import CannotStart
 from causerie.edge.connections import Connections
@@ -25,8 +27,9 @@ from causerie.settings import Problem, Settings, SettingsError
 from causerie.settings.addresses import door_addresses
 from causerie.settings.credentials import Credentials
 from causerie.settings.tree import ServerSettings
-from causerie.workers.messages import Observed
+from causerie.workers.messages import Observed, Subject
 from causerie.workers.pool import WorkerPool
+from causerie.workers.process import Sessions, WorkerSession
 from causerie.workers.state import SharedState
 from causerie.workers.target_state import SharedTargetState
 
@@ -147,19 +150,29 @@ async def workers_of(
                 target_state.learn(of_target)
 
     server = parent.settings.server
-    accounts = parent.accounts_server()
     pool = WorkerPool(
         worker_count(server),
         _COMMAND,
         state,
         observed=observed,
-        session=None if accounts is None else accounts.session,
+        sessions=_sessions(parent),
         drain_seconds=server.drain_seconds,
     )
     pool.begin_with(encoded_configuration(parent.settings, parent.credentials), state.places)
     parent.workers = pool
     async with pool.running():
         yield WorkerIntake(pool, state, listener)
+
+
+def _sessions(parent: RunningService) -> Sessions:
+    """Return what answers questions of workers."""
+    accounts = parent.accounts_server()
+    sessions: dict[Subject, Callable[[], WorkerSession]] = {
+        "engines": lambda: EngineSession(parent.own_model)
+    }
+    if accounts is not None:
+        sessions["accounts"] = accounts.session
+    return sessions
 
 
 def make_places(state: SharedState, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,6 +26,12 @@ class Files:
                 raise GivenUp(f"the weights are gone: {path} does not exist any more")
             if stamp != before:
                 raise GivenUp(f"the weights have changed: {path} is read anew when it is asked for")
+
+    @property
+    def digest(self) -> str:
+        """Return a text that is another where a file is another one."""
+        every = sorted((str(path), stamp) for path, stamp in self._stamps.items())
+        return hashlib.blake2b(repr(every).encode(), digest_size=16).hexdigest()
 
     def mark(self, size: int) -> str:
         """Tells weights of ``size`` bytes from others, in eight hexadecimal digits at most."""

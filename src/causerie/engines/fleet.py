@@ -22,7 +22,7 @@ from causerie.engines.base import (
     Output,
     TextRequest,
 )
-from causerie.engines.model_slot import FleetEntry, ManagedEngine, ModelSlot
+from causerie.engines.model_slot import Edition, FleetEntry, ManagedEngine, ModelSlot
 
 __all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
@@ -221,9 +221,8 @@ class Fleet:
     async def _bring_up(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
         try:
             await engine.start()
-            model_slot.facts = (
-                await engine.facts()
-            )  # for those who list models, before anybody asks
+            # For those who list models, before anybody asks.
+            model_slot.note_facts(await engine.facts())
         except BaseException:
             model_slot.engine = None
             await asyncio.shield(self._end(engine))  # it may have got half way
@@ -376,8 +375,29 @@ class FleetEngine:
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""
         async with self._fleet.using(self._model_slot, first=True) as engine:
-            self._model_slot.facts = facts = await engine.facts()
+            facts = await engine.facts()
+            self._model_slot.note_facts(facts)
             return facts
+
+    @property
+    def edition(self) -> Edition:
+        """Edition of the engine, which tells whether it has changed."""
+        return self._model_slot.edition
+
+    async def changed(self, before: Edition) -> tuple[ManagedEngine, ModelFacts]:
+        """Wait until it is loaded, and another than ``before``; loads nothing."""
+        model_slot = self._model_slot
+        while model_slot.engine is None or model_slot.facts is None or model_slot.edition == before:
+            await model_slot.changed.wait()
+        return model_slot.engine, model_slot.facts
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[tuple[ManagedEngine, ModelFacts]]:
+        """Yield the engine, loaded, and its facts; it stays loaded while the block runs."""
+        async with self._fleet.using(self._model_slot, first=True, last=True) as engine:
+            facts = await engine.facts()
+            self._model_slot.note_facts(facts)
+            yield engine, facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Token ids of the pieces."""

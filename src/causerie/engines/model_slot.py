@@ -7,12 +7,21 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from itertools import count
+from typing import NamedTuple, Protocol
 
 from causerie.engines.base import EngineState, EngineStatus, ModelFacts, TextEngine
 
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
 _LAST_DELAY = 30.0
+_numbers = count(1)
+
+
+class Edition(NamedTuple):
+    """An engine by its number in this process, and its facts by theirs; 0 is none."""
+
+    engine: int = 0
+    facts: int = 0
 
 
 class ManagedEngine(TextEngine, Protocol):
@@ -74,6 +83,8 @@ class ModelSlot:
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
     leaving: bool = False
+    edition: Edition = field(default_factory=lambda: Edition(next(_numbers)))
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set, and replaced
 
     @property
     def empty(self) -> bool:
@@ -138,6 +149,14 @@ class ModelSlot:
         """Give the engine, if there is one, what the entry says now."""
         if self.engine is not None and self.entry.renew is not None:
             self.entry.renew(self.engine)
+
+    def note_facts(self, facts: ModelFacts) -> None:
+        """Have these facts, which are the same object as long as nothing has changed."""
+        if facts is not self.facts:
+            self.facts = facts
+            self.edition = self.edition._replace(facts=next(_numbers))
+            self.changed.set()
+            self.changed = asyncio.Event()
 
     def note_success(self) -> None:
         """Record that a load has succeeded."""

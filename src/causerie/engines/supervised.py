@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
-from llguidance import LLTokenizer
-
-from causerie.engines.base import (
-    EngineFailed,
-    EngineState,
-    EngineStatus,
-    ModelFacts,
-    Output,
-    PromptTooLong,
-    TextRequest,
-    Token,
-)
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus, Output, TextRequest
 from causerie.engines.files import Files
-from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.process import C, EngineClient
 from causerie.engines.supervisor import Supervisor
-from causerie.engines.vocabulary import IndexedVocabulary
+from causerie.engines.token_engine import TokenEngine
 from causerie.engines.watchdog import Pulse
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.vocabulary import TokenType
 
 C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
 
@@ -52,23 +37,19 @@ class Served(Protocol[C_co]):
         ...
 
 
-class SupervisedEngine(ABC, Generic[C]):
+class SupervisedEngine(TokenEngine[C], Generic[C]):
     """One model in a supervised server, which a client of type ``C`` speaks to.
 
     A subclass says how the server is started or found, what is read from the model's
     ``files``, and how one generation goes.
     """
 
-    keeps_grammars = True
-    """Whether the server itself follows a grammar from its beginning."""
-
     def __init__(self, model: str, files: Files, load_seconds: float) -> None:
+        super().__init__()
         self._model = model
         self._files = files
         self._load_seconds = load_seconds
         self._supervisor = Supervisor(model, self._spawn)
-        self._words_read: IndexedVocabulary | None = None
-        self._guidance: LLTokenizer | None = None
         self._busy = 0
         self._pulse = Pulse()
 
@@ -93,32 +74,8 @@ class SupervisedEngine(ABC, Generic[C]):
         return None
 
     @abstractmethod
-    async def facts(self) -> ModelFacts:
-        """Return the facts of the loaded model."""
-
-    @abstractmethod
-    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids; no beginning-of-text token is added."""
-
-    @abstractmethod
     async def _child(self) -> Served[C]:
         """Return a server that has loaded; raise :class:`EngineFailed`."""
-
-    @abstractmethod
-    def _read(self) -> IndexedVocabulary:
-        """Return the vocabulary. Blocks; raise :class:`WeightsError` or :class:`OSError`."""
-
-    @abstractmethod
-    def _run(
-        self, client: C, words: IndexedVocabulary, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        """Yield one generation that begins with the grammar's beginning."""
-
-    @abstractmethod
-    async def _sample(
-        self, client: C, words: IndexedVocabulary, request: TextRequest, admitted: Admitted
-    ) -> Token:
-        """Draw one of the tokens, also where it ends in the middle of a character."""
 
     @property
     def pid(self) -> int | None:
@@ -165,76 +122,32 @@ class SupervisedEngine(ABC, Generic[C]):
             detail=supervisor.detail,
         )
 
-    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Return the text that each token adds to the output."""
-        spelling = await self._spelling(visible)
-        return [spelling(token) for token in tokens]
-
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """Yield one completion; leaving closes the connection, which frees the slot."""
         client = self._client()
-        room = self.context - len(request.prompt)
-        if room < 1:
-            raise PromptTooLong(len(request.prompt), self.context)
-        if request.max_tokens > room:
-            request = replace(request, max_tokens=room)
-        known = await self._words()
-        held = request.grammar is not None and not self.keeps_grammars
-        goes_on = held or request.accepted or request.resumed
-        made = (
-            self._guided(client, known, request) if goes_on else self._run(client, known, request)
-        )
-        self._busy += 1
+        self.enter()
+        done = False
         try:
-            async with made as outputs:
+            async with self.completion(client, self.context, request) as outputs:
                 yield outputs
-                self._supervisor.proved()  # left in peace: a piece of work is done
+                done = True  # left in peace
         finally:
-            self._busy -= 1
+            self.leave(done=done)
 
-    @asynccontextmanager
-    async def _guided(
-        self, client: C, known: IndexedVocabulary, request: TextRequest
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """Yield one under a grammar that goes on behind what it has accepted."""
-        vocabulary = known.vocabulary
-        if self._guidance is None:
-            self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
-        guide = await asyncio.to_thread(
-            GrammarMatcher,
-            self._guidance,
-            vocabulary,
-            request.grammar or "",
-            request.accepted,
-            request.resumed,
-        )
-        run = functools.partial(self._run, client, known)
-        sample = functools.partial(self._sample, client, known)
-        spelling = await self._spelling(request.visible, request.prompt)
-        async with aclosing(Guided(run, sample, request, guide, spelling).outputs()) as outputs:
-            yield outputs
+    def enter(self) -> None:
+        """Count a completion, whoever reads it."""
+        self._busy += 1
 
-    def _in_thread(self) -> Callable[[str], list[int]]:
-        """Tokenisation for a thread; this loop answers it meanwhile, without another thread."""
-        loop = asyncio.get_running_loop()
+    def leave(self, *, done: bool) -> None:
+        """Count the end of a completion; ``done``: a piece of work is complete."""
+        self._busy -= 1
+        if done:
+            self._supervisor.proved()
 
-        def tokenize(text: str) -> list[int]:
-            asked = self.tokenize([text], special=False)
-            return asyncio.run_coroutine_threadsafe(asked, loop).result()
-
-        return tokenize
-
-    async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
-        vocabulary = (await self._words()).vocabulary
-        hidden = frozenset((await self.facts()).control_tokens.values())
-        written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
-        return Spelling(vocabulary, (hidden - written).union(vocabulary.end), visible, behind)
-
-    async def _words(self) -> IndexedVocabulary:
-        if self._words_read is None:
-            self._words_read = await asyncio.to_thread(self._read)
-        return self._words_read
+    def beat(self) -> None:
+        """Note that something has come from the server, whoever reads it."""
+        self._pulse.beat = time.monotonic()
 
     async def _spawn(self) -> Served[C]:
         await asyncio.to_thread(self._files.same)

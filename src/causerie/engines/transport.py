@@ -36,6 +36,11 @@ class EngineTransport:
         if key is not None:
             self._headers.append(("authorization", f"Bearer {key}"))
 
+    @property
+    def connected(self) -> bool:
+        """Return whether a connection is open."""
+        return self._http.open_connections > 0
+
     async def close(self) -> None:
         """End all connections."""
         await self._http.close()

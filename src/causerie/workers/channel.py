@@ -8,6 +8,7 @@ take yet is kept in order.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -101,6 +102,8 @@ class Channel:
             return
         except OSError:
             data, descriptors = b"", []
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # a child would keep the connection open
         self._came.extend(descriptors)
         if not data:
             self._end_of_channel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -61,13 +62,17 @@ class Observed(Struct, frozen=True, tag=True, omit_defaults=True):
     targets: Mapping[str, TargetObserved] = {}
 
 
+Subject = Literal["accounts", "engines"]
+
+
 class WorkerQuestion(Struct, frozen=True, tag=True):
-    """From a worker: who composes the service reads ``body``.
+    """From a worker: who answers for the ``subject`` reads ``body``.
 
     Answered by :class:`ParentAnswer`. ``number`` is 0 where nobody waits for an answer.
     """
 
     number: int
+    subject: Subject
     body: bytes
 
 

@@ -17,7 +17,7 @@ import structlog
 from causerie.errors import StoreUnavailable
 from causerie.workers.layout import Places
 from causerie.workers.messages import Observed, Prepare, PrepareOutcome
-from causerie.workers.process import WorkerHandle, WorkerListeners, WorkerSession
+from causerie.workers.process import Sessions, WorkerHandle, WorkerListeners
 from causerie.workers.state import SharedState
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class Adopting(Protocol):
 class WorkerPool:
     """``count`` processes, started by ``command``; see :meth:`WorkerHandle.start`.
 
-    ``observed`` gets what they have counted, and each has a ``session`` that answers what it asks.
+    ``observed`` gets what they have counted, and each has ``sessions`` that answer what it asks.
     What a process that ends had under way is taken off the ``state``. At a stop they have
     ``drain_seconds``.
     """
@@ -50,13 +50,13 @@ class WorkerPool:
         state: SharedState,
         *,
         observed: Callable[[Observed], None],
-        session: Callable[[], WorkerSession] | None = None,
+        sessions: Sessions | None = None,
         drain_seconds: float,
     ) -> None:
         self._members = range(1, count + 1)  # the parent is 0
         self._command = command
         self._state = state
-        self._listeners = WorkerListeners(self._carried, observed, session)
+        self._listeners = WorkerListeners(self._carried, observed, sessions or {})
         self._drain_seconds = drain_seconds
         self._workers: dict[int, WorkerHandle] = {}
         self._next = 0

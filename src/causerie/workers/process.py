@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -23,6 +23,7 @@ from causerie.workers.messages import (
     Prepare,
     PrepareOutcome,
     Stop,
+    Subject,
     WorkerQuestion,
 )
 from causerie.workers.shared_memory import SharedMemory
@@ -36,7 +37,7 @@ _END_SECONDS = 3.0
 
 
 class WorkerSession(Protocol):
-    """Answers the questions of one worker process."""
+    """Answers the questions of one worker process about one subject."""
 
     async def answer(self, data: bytes) -> bytes:
         """Return the answer; never fails. It may be cancelled."""
@@ -51,17 +52,21 @@ class WorkerSession(Protocol):
         ...
 
 
+Sessions = Mapping[Subject, Callable[[], WorkerSession]]
+"""Begins to answer a worker process, by what it asks about."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerListeners:
     """Receivers of what a worker process sends.
 
     ``carried`` gets connections that it passes back, ``observed`` what it has counted, and
-    ``session`` begins to answer its questions; ``None`` if it has none.
+    ``sessions`` answer its questions.
     """
 
     carried: Callable[[socket.socket, bytes], None]
     observed: Callable[[Observed], None]
-    session: Callable[[], WorkerSession] | None = None
+    sessions: Sessions = field(default_factory=dict)
 
 
 class WorkerHandle:
@@ -79,7 +84,7 @@ class WorkerHandle:
         self.prepared = 0  # the number of its newest configuration
         self._process = process
         self._listeners = listeners
-        self._session = None if listeners.session is None else listeners.session()
+        self._sessions = {subject: begin() for subject, begin in listeners.sessions.items()}
         self._questions: set[asyncio.Task[None]] = set()
         self._answers: dict[int, asyncio.Future[PrepareOutcome]] = {}
         self._silent = 0  # beats since it was last heard
@@ -195,8 +200,8 @@ class WorkerHandle:
             task.cancel()
         if self._questions:
             await asyncio.wait(self._questions)
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
 
     def _asked(self, session: WorkerSession, question: WorkerQuestion) -> None:
         if not question.number:
@@ -222,8 +227,7 @@ class WorkerHandle:
             assert isinstance(message, Carried)
             self._listeners.carried(connection, message.requests)
         elif isinstance(message, WorkerQuestion):
-            assert self._session is not None
-            self._asked(self._session, message)
+            self._asked(self._sessions[message.subject], message)
         elif isinstance(message, Observed):
             self._listeners.observed(message)
         elif isinstance(message, PrepareOutcome):

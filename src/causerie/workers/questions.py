@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 
 from causerie.errors import StoreUnavailable
-from causerie.workers.messages import ParentAnswer, WorkerQuestion
+from causerie.workers.messages import ParentAnswer, Subject, WorkerQuestion
 
 
 class Questions:
@@ -24,17 +24,21 @@ class Questions:
         """Return how many wait."""
         return len(self._waiting)
 
-    def ask(self, body: bytes) -> Awaitable[bytes]:
+    def line(self, subject: Subject) -> QuestionLine:
+        """Return the line to whoever answers for the subject."""
+        return QuestionLine(self, subject)
+
+    def ask(self, subject: Subject, body: bytes) -> Awaitable[bytes]:
         """Ask; the result raises :class:`StoreUnavailable` if the parent goes before it answers."""
         number = next(self._numbers)
         waiting = self._waiting[number] = self._loop.create_future()
         waiting.add_done_callback(lambda _: self._waiting.pop(number, None))
-        self._send(WorkerQuestion(number, body))
+        self._send(WorkerQuestion(number, subject, body))
         return waiting
 
-    def tell(self, body: bytes) -> None:
+    def tell(self, subject: Subject, body: bytes) -> None:
         """Send what has no answer."""
-        self._send(WorkerQuestion(0, body))
+        self._send(WorkerQuestion(0, subject, body))
 
     def answered(self, answer: ParentAnswer) -> None:
         """The parent has answered."""
@@ -47,3 +51,19 @@ class Questions:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable("The service ends. Try again."))
+
+
+class QuestionLine:
+    """Questions about one subject."""
+
+    def __init__(self, questions: Questions, subject: Subject) -> None:
+        self._questions = questions
+        self._subject = subject
+
+    def ask(self, data: bytes) -> Awaitable[bytes]:
+        """As :meth:`Questions.ask`."""
+        return self._questions.ask(self._subject, data)
+
+    def tell(self, data: bytes) -> None:
+        """As :meth:`Questions.tell`."""
+        self._questions.tell(self._subject, data)

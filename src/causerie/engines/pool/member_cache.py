@@ -88,6 +88,10 @@ class MemberCache:
         if self._caches:
             self._index.add(self._running, blocks)
 
+    def holds(self, blocks: Sequence[int]) -> None:
+        """Record what the member has made, where no event tells of it."""
+        self._index.add(self._name, blocks)
+
     def leave(self, blocks: Sequence[int]) -> None:
         """Record that such a prompt is not being answered any more: from here on events tell."""
         if self._caches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,8 @@ from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_subscriber import KvEndpoint
 from causerie.engines.pool.member import Member
 from causerie.engines.pool.member_cache import MemberCache
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex
+from causerie.engines.pool.member_turn import MemberTurn
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 from causerie.engines.supervised import SupervisedEngine
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
@@ -72,14 +73,17 @@ class Members:
         await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
         await asyncio.gather(*self._ends)
 
-    def enter(
-        self, prompt: Sequence[int], blocks: Sequence[int], tried: Sequence[Member]
-    ) -> tuple[Member, int]:
-        """Return the member that gets a prompt, and the tokens that it has to read for it.
+    async def choose(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
+        """As :meth:`enter`, for those who may have to wait elsewhere."""
+        return self.enter(prompt, tried)
+
+    def enter(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
+        """Give a prompt to a member.
 
         It is none of those that were ``tried``. Raise :class:`EngineFailed` if there is no other.
         """
-        there = [member for member in self.ready() if member not in tried]
+        blocks = chain(prompt)
+        there = [member for member in self.ready() if member.name not in tried]
         awake = [member for member in there if not member.rests] or there
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
@@ -89,19 +93,10 @@ class Members:
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
         member.chosen = next(self._numbers)
-        member.running += 1
-        member.unread += unread
-        member.cache.enter(blocks)
+        turn = MemberTurn(member, prompt, blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
             self._fit()
-        return member, unread
-
-    def leave(self, member: Member, unread: int, blocks: Sequence[int]) -> None:
-        """Note that a request has left, with so many tokens of it still to be read."""
-        member.running -= 1
-        member.unread -= unread
-        member.cache.leave(blocks)
-        self._end_unused(member)
+        return turn
 
     def nobody(self) -> EngineFailed:
         """Return the failure of a request that no member can take."""

@@ -7,8 +7,8 @@ lies, unless there is much to do there (:mod:`causerie.engines.pool.choice`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +21,9 @@ from causerie.engines.base import (
     TextRequest,
 )
 from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
-from causerie.engines.pool.generation import PoolGeneration
+from causerie.engines.pool.generation import MOST_MEMBERS, generated
 from causerie.engines.pool.kv_subscriber import KvEndpoint
+from causerie.engines.pool.member_turn import MemberTurn
 from causerie.engines.pool.members import Members
 from causerie.engines.supervised import SupervisedEngine
 
@@ -134,26 +135,26 @@ class EnginePool:
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Return the token ids; no beginning-of-text token is added."""
-        return await self._any().tokenize(pieces, special=special)
+        return await self.any().tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         """Return the text that each token adds to the output."""
-        return await self._any().texts(tokens, visible=visible)
+        return await self.any().texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """Yield one generation, by one member or by several in turn."""
-        generation = PoolGeneration(self._members, request, (await self.facts()).end_tokens)
-        try:
-            await generation.begin()
-            async with aclosing(generation.outputs()) as outputs:
-                yield outputs
-        except BaseException as failure:
-            await generation.leave(failure)
-            raise
-        await generation.leave(None)
+        ends = (await self.facts()).end_tokens
+        made = generated(self._members.choose, request, ends, MOST_MEMBERS)
+        async with made as outputs:
+            yield outputs
 
-    def _any(self) -> SupervisedEngine[Any]:
+    def enter(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
+        """Give a prompt to a member, for a generation that another process runs."""
+        return self._members.enter(prompt, tried)
+
+    def any(self) -> SupervisedEngine[Any]:
+        """Return the engine of a member that is ready; raise :class:`EngineFailed`."""
         ready = self._members.ready()
         if not ready:
             raise self._members.nobody()

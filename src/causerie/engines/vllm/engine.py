@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.base import (
-    EngineFailed,
-    ModelFacts,
-    Output,
-    PromptTooLong,
-    Stopped,
-    TextRequest,
-    Token,
-)
-from causerie.engines.grammar_matcher import Admitted, Spelling
-from causerie.engines.reading import Readings
+from causerie.engines.base import ModelFacts, TextRequest, Token
+from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.recommended_sampling import of_folder
 from causerie.engines.supervised import Served, SupervisedEngine
 from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
 from causerie.engines.vllm.client import VllmClient
+from causerie.engines.vllm.completion import Completion, completion, of_admitted, sampled
 from causerie.engines.vllm.folder import ServedFolder
+from causerie.engines.vllm.lent import VllmPlace
 from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
 from causerie.engines.vllm.process import spawn
 from causerie.engines.vllm.server import reached
 from causerie.engines.vllm.tokenizer import FolderTokenizer
-from causerie.engines.vocabulary import IndexedVocabulary, characters
+from causerie.engines.vocabulary import IndexedVocabulary
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -53,14 +43,13 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     ) -> None:
         if isinstance(folder, Path):
             folder = ServedFolder(folder, weights=isinstance(options, VllmOptions))
-        self._served_folder, self._folder = folder, folder.facts
+        self.served_folder, self._folder = folder, folder.facts
         super().__init__(model, folder.files, load_seconds)
         self._options = options
         self._ref = ref
         self._context = options.context or self._folder.context_length
         self._tokenizer: FolderTokenizer  # read with the words
         self._facts: ModelFacts | None = None
-        self._readings = Readings()
 
     @property
     def slots(self) -> int:
@@ -87,16 +76,14 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Return the token ids; no beginning-of-text token is added.
-
-        Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
-        """
+        """Return the token ids, as :meth:`ServedFolder.tokenize` reads them."""
         self._client()
-        least = (await self._words()).least(pieces)
-        if least > self.context:
-            raise PromptTooLong(least, self.context)
-        read = partial(asyncio.to_thread, self._tokenizer.ids, pieces, special=special)
-        return await self._readings.of(characters(pieces), read)
+        return await self.served_folder.tokenize(pieces, special=special, context=self.context)
+
+    @property
+    def place(self) -> VllmPlace:
+        """Return where it is reached now; raise :class:`EngineFailed` if it is not."""
+        return self._client().place
 
     def _in_thread(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
@@ -128,15 +115,13 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return longest
 
     def _read(self) -> IndexedVocabulary:
-        self._tokenizer, words = self._served_folder.words()
+        self._tokenizer, words = self.served_folder.words()
         return words
 
     def _run(
         self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        ends = words.vocabulary.end
-        spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
-        return client.complete(request, ends, spelling, self._pulse)
+    ) -> Completion:
+        return completion(client, words, request, self._pulse)
 
     async def _sample(
         self,
@@ -145,14 +130,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        one = replace(request, grammar=admitted.grammar())
-        async with self._run(client, words, one) as outputs, aclosing(outputs):
-            async for output in outputs:
-                if isinstance(output, Token):
-                    return output
-                if isinstance(output, Stopped):
-                    break
-        raise EngineFailed("the engine drew no token")
+        return await sampled(self._run(client, words, of_admitted(request, admitted)))
 
     def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
         folder, vocabulary = self._folder, words.vocabulary
@@ -165,7 +143,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             eos_token=words.text(vocabulary.eos),
             end_tokens=vocabulary.end,
             fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.file_size)}",
-            vocabulary=str(self._served_folder.tokenizer_file),
+            vocabulary=str(self.served_folder.tokenizer_file),
             words=words.digest,
             size=len(vocabulary.tokens),
             sampling=of_folder(
