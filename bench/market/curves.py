@@ -1,4 +1,4 @@
-"""Lines over time as SVG: no library, readable on light and dark pages."""
+"""Lines as SVG: no library, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Line = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Some lines with one pair of axes; x is in seconds."""
+    """Some lines with one pair of axes; ``unit`` is that of x."""
 
     title: str
     lines: Mapping[str, Line]
+    unit: str = "s"
 
 
 def curves_svg(title: str, panels: Sequence[Panel]) -> str:
@@ -51,12 +52,13 @@ def _panel(panel: Panel, top: float, colours: Mapping[str, str]) -> list[str]:
     most_y = max((y for _, y in points), default=1) or 1
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     floor = top + _TOP + high
+    end = f"{most_x:.0f} {panel.unit}"
     parts = [
         f'<text x="0" y="{top + 18}" font-weight="600">{escape(panel.title)}</text>',
         f'<path class="axis" d="M{_LEFT} {top + _TOP}V{floor}H{_LEFT + wide}"/>',
         f'<text x="{_LEFT - 6}" y="{top + _TOP + 8}" text-anchor="end">{most_y:.4g}</text>',
         f'<text x="{_LEFT - 6}" y="{floor}" text-anchor="end">0</text>',
-        f'<text x="{_LEFT + wide}" y="{floor + 16}" text-anchor="end">{most_x:.0f} s</text>',
+        f'<text x="{_LEFT + wide}" y="{floor + 16}" text-anchor="end">{end}</text>',
     ]
     for row, (name, line) in enumerate(panel.lines.items()):
         drawn = " ".join(
