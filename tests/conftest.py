@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +29,9 @@ settings.load_profile("causerie")
 # hundreds, would then compile all that it imports, which is more than half of its start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A suite that a shell runs in the background ignores interrupts, and so would its programs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 for _name, _value in SHARED_CORES.items():
     os.environ.setdefault(_name, _value)
 

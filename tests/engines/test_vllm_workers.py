@@ -153,6 +153,33 @@ async def ended(tasks: list[asyncio.Task[Any]], number: int) -> bool:
     return sum(task.done() for task in tasks) >= number
 
 
+async def test_a_killed_worker_frees_its_slots(pool: Pool) -> None:
+    pool.behave("hold")
+    async with aiohttp.ClientSession(pool.made.service.root) as session:  # dealt in turn
+
+        async def ask() -> int:
+            try:
+                async with session.post(PATH, json=body("m")) as answer:
+                    return answer.status
+            except aiohttp.ClientError:
+                return 0
+
+        waiting = [asyncio.create_task(ask()) for _ in range(4)]
+        await eventually(lambda: pool.reads("engine_busy_slots", 4))
+        os.kill((await pool.made.workers())[0], signal.SIGKILL)
+        await eventually(lambda: pool.fewer_busy(4))
+        left = int(await pool.metric("engine_busy_slots"))
+        await eventually(lambda: pool.generating(left))
+        pool.behave("")
+        assert Counter(await asyncio.gather(*waiting)) == {200: left, 0: 4 - left}
+    await eventually(lambda: replaced(pool.made))
+
+
+async def replaced(made: Setup) -> bool:
+    """There are two workers again."""
+    return len(await made.workers()) == 2
+
+
 async def test_another_server_goes_on_with_a_stream(pool: Pool) -> None:
     pool.behave("endless")
     stream = pool.stream()
@@ -223,24 +250,3 @@ async def answers(made: Setup, model: str) -> bool:
 async def refuses(made: Setup, model: str) -> bool:
     """It is not there any more."""
     return (await made.ask(model))[0] == 404
-
-
-async def test_a_killed_worker_frees_its_slots(pool: Pool) -> None:
-    pool.behave("hold")
-    async with aiohttp.ClientSession(pool.made.service.root) as session:  # dealt in turn
-
-        async def ask() -> int:
-            try:
-                async with session.post(PATH, json=body("m")) as answer:
-                    return answer.status
-            except aiohttp.ClientError:
-                return 0
-
-        waiting = [asyncio.create_task(ask()) for _ in range(4)]
-        await eventually(lambda: pool.reads("engine_busy_slots", 4))
-        os.kill((await pool.made.workers())[0], signal.SIGKILL)
-        await eventually(lambda: pool.fewer_busy(4))
-        left = int(await pool.metric("engine_busy_slots"))
-        await eventually(lambda: pool.generating(left))
-        pool.behave("")
-        assert Counter(await asyncio.gather(*waiting)) == {200: left, 0: 4 - left}

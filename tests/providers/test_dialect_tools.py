@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from providerkit import F, G, sent
 
@@ -246,6 +246,7 @@ def test_options_as_a_regular_expression_match_themselves_only(options: list[str
 GBNF = re.compile(r'"((?:[^"\\]|\\["\\nrt]|\\x[0-9a-f]{2})*)"')
 
 
+@example(["\\u0000", "\\\x01"])
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True))
 @settings(deadline=None)
 def test_options_as_a_grammar_are_read_back(options: list[str]) -> None:

@@ -212,7 +212,7 @@ class Listing:
 
     @property
     def created(self) -> int:
-        """When the model came out, in Unix seconds."""
+        """Return the time the model came out, in Unix seconds."""
         return self.card.created
 
     @property

@@ -114,7 +114,7 @@ def _gbnf(text: str) -> str:
     written = json.dumps(text, ensure_ascii=False)
     for short, code in (("\\b", "\\x08"), ("\\f", "\\x0c")):
         written = re.sub(rf"(?<!\\)((?:\\\\)*)\{short}", rf"\1\{code}", written)
-    return re.sub(r"\\u00([0-9a-f]{2})", r"\\x\1", written)
+    return re.sub(r"(?<!\\)((?:\\\\)*)\\u00([0-9a-f]{2})", r"\1\\x\2", written)
 
 
 def _options(draft: RequestDraft) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _answered(started: dict[asyncio.Task[None], Attempt]) -> Attempt | None:
 
 
 def _failure(task: asyncio.Task[None]) -> ServiceError | None:
-    """Why an attempt came to nothing; raises what is no failure of a target."""
+    """Return the reason an attempt came to nothing; raise what is no failure of a target."""
     if not task.done():
         return None
     failure = task.exception()

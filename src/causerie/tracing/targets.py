@@ -153,7 +153,7 @@ class _Attempt:
 
 
 def _note(span: Span, failure: BaseException) -> None:
-    """Why it did not do; whoever is no longer waited for has not failed."""
+    """Return the reason it failed; one that is no longer waited for has not."""
     if isinstance(failure, ServiceError):
         span.set_attribute("error.type", failure.code or str(failure.status))
         span.set_status(Status(StatusCode.ERROR))

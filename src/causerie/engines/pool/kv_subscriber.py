@@ -50,9 +50,9 @@ class KvSubscriber:
         self.view = view
         self._changed = changed
         self.failure = "no KV events yet"
-        """Why the view says nothing; empty where it does."""
+        """The reason the view says nothing; empty where it says something."""
         self.heard = 0.0
-        """When a batch came last, on the monotonic clock."""
+        """The time of the last batch, on the monotonic clock."""
         self._endpoint = endpoint
         self._task: asyncio.Task[None] | None = None
 

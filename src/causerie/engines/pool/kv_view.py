@@ -25,7 +25,7 @@ class KvView:
         self.name = name
         self._member = member
         self.complete = False
-        """Whether every block that is there is known."""
+        """Return whether every block that is there is known."""
         self.block_size = 0
         """Of the cache, in tokens; 0 while nothing was stored."""
         self._index = index

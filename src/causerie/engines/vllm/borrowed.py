@@ -50,7 +50,7 @@ Borrow = Callable[[Sequence[int], Collection[str]], Awaitable[BorrowedServer]]
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """What speaks to the server of one generation."""
+    """The client of the server of one generation, with its pulse."""
 
     client: VllmClient
     pulse: Pulse

@@ -9,7 +9,7 @@ from causerie.engines.base import ModelFacts
 
 @dataclass(frozen=True, slots=True)
 class VllmPlace:
-    """Where a server is reached.
+    """The address and key of a server.
 
     ``host`` and ``socket`` are as in :class:`Reach`; ``model`` is what it calls its model.
     """
