@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from causerie.engines.control_group import own_groups
 from causerie.engines.llamacpp import fit
 from causerie.engines.llamacpp import options as module
-from causerie.engines.llamacpp.control_group import own_groups
 from causerie.engines.llamacpp.options import (
     LlamaCppOptions,
     available_memory,
-    cores,
     for_machine,
 )
 from causerie.engines.llamacpp.process import environment
+from causerie.engines.machine_part import MachinePart, cores, quota
 from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -163,6 +163,12 @@ def test_a_control_group_bounds_the_cores(tmp_path: Path, text: str, most: int |
         (group / "cpu.max").write_text(text)
         assert cores([own, tmp_path]) == (most or everything)
         (group / "cpu.max").unlink()
+
+
+def test_parts_of_a_machine_share_its_quota(tmp_path: Path) -> None:
+    assert quota([tmp_path]) is None
+    (tmp_path / "cpu.max").write_text("800000 100000")
+    assert [quota([tmp_path], MachinePart(0, of)) for of in (1, 2, 16)] == [8, 4, 1]
 
 
 @pytest.mark.parametrize(("logical", "expected"), [(2, 2), (4, 4), (6, 4), (12, 6), (16, 8)])

@@ -15,8 +15,8 @@ from waiting import eventually
 from causerie.composition.replicas import parts_of, replicated
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions, cores
-from causerie.engines.machine_part import MachinePart, allowed_cpus
+from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.machine_part import MachinePart, allowed_cpus, cores
 from causerie.engines.pool.pool import EnginePool
 from causerie.protocol.parameters import SamplingParams
 

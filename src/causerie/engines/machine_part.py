@@ -1,13 +1,16 @@
-"""Part of a machine that one of several processes of a model has."""
+"""Part of a machine that one of several processes of a model has, and the cores of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from causerie.engines.control_group import own_groups
+
 _CPUS = Path("/sys/devices/system/cpu")
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,50 @@ def allowed_cpus() -> Collection[int]:
     """Return the hardware threads that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return affinity(0) if affinity else range(os.cpu_count() or 1)
+
+
+def cores(
+    groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS, part: MachinePart = WHOLE
+) -> int:
+    """Return the number of cores that a process with this part may use, at least one.
+
+    The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
+    one core only one, for they would wait for each other; but up to four all.
+    """
+    own = part.cpus()
+    allowed = own or allowed_cpus()
+    physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
+    count = max(len(physical), min(len(allowed), 4))
+    if own is None:
+        count = max(count // part.of, 1)
+    return min(count, quota(groups, part) or count)
+
+
+def quota(groups: Sequence[Path] | None = None, part: MachinePart = WHOLE) -> int | None:
+    """Return the whole cores that the control groups give this part, at least one.
+
+    ``None`` where no group has a quota.
+    """
+    folders = own_groups() if groups is None else groups
+    found = [whole for folder in folders if (whole := _quota(folder / "cpu.max"))]
+    return max(min(found) // part.of, 1) if found else None
+
+
+def _quota(file: Path) -> int | None:
+    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
+    try:
+        limit, period = file.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return max(int(limit) // int(period), 1) if limit.isdigit() else None
+
+
+def _siblings(file: Path, cpu: int) -> str:
+    """Return a name for the core of a hardware thread."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return str(cpu)
 
 
 def stay_on(cpus: Collection[int] | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from causerie.engines.llamacpp.control_group import number, own_groups
+from causerie.engines.control_group import number, own_groups
 from causerie.engines.llamacpp.fit import fitting_tokens, has_gpu, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
 from causerie.engines.llamacpp.requantize import (
@@ -18,7 +18,7 @@ from causerie.engines.llamacpp.requantize import (
     conversion,
     slow_weights,
 )
-from causerie.engines.machine_part import WHOLE, MachinePart, allowed_cpus
+from causerie.engines.machine_part import WHOLE, MachinePart, cores
 from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
 
@@ -33,7 +33,6 @@ _SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # cannot hold those of all slots, each behind the token that the slot drew itself.
 _DRAFTED = 3
 _REPEATED = 12
-_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _OLD_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of version 1
 # Of the memory that weights and stored prompts leave, the cache takes one in so many. A GPU has
 # less memory than its machine, and what does not fit there is computed more slowly.
@@ -215,43 +214,6 @@ def _cpu_batch(token_seconds: float) -> int:
     """
     in_time = int(_BATCH_SECONDS / token_seconds)
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
-
-
-def cores(
-    groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS, part: MachinePart = WHOLE
-) -> int:
-    """Return the number of cores that a process with this part may use, at least one.
-
-    The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
-    one core only one, for they would wait for each other; but up to four all.
-    """
-    own = part.cpus()
-    allowed = own or allowed_cpus()
-    physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
-    count = max(len(physical), min(len(allowed), 4))
-    if own is None:
-        count = max(count // part.of, 1)
-    for group in own_groups() if groups is None else groups:
-        quota = _quota(group / "cpu.max")
-        count = min(count, max(quota // part.of, 1) if quota else count)
-    return count
-
-
-def _quota(file: Path) -> int | None:
-    """Return the whole cores of a quota, at least one; ``None`` where there is none."""
-    try:
-        limit, period = file.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return max(int(limit) // int(period), 1) if limit.isdigit() else None
-
-
-def _siblings(file: Path, cpu: int) -> str:
-    """Return a name for the core of a hardware thread."""
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return str(cpu)
 
 
 def available_memory(groups: Sequence[Path] | None = None) -> int:

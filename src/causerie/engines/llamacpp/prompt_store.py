@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp.control_group import number, own_groups
+from causerie.engines.control_group import number, own_groups
 from causerie.engines.packed_tokens import TOKEN_BYTES, common_tokens, token_count
 
 log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from causerie.engines.machine_part import WHOLE, MachinePart
+from causerie.engines.machine_part import WHOLE, MachinePart, allowed_cpus, quota
 from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.weights.footprint import Sized, kv_bytes_per_token, memory_bytes
 
@@ -61,6 +61,7 @@ def for_machine(
     Context: that, at most 8,192 tokens. Slots: 16; they share one cache, which holds a whole
     context of each, but takes no more than a quarter of the memory that the weights leave, and
     never less than one context; one context as well where nothing says what a token takes.
+    Threads: OpenVINO's choice, but no more than the quotas of the control groups give.
     ``recurrent`` models keep a state for several blocks together, so parts would not be found.
     """
     cpus = options.part.cpus()
@@ -74,9 +75,21 @@ def for_machine(
         weights=str(weights),
         context=context,
         parallel=parallel,
-        threads=options.threads or (len(cpus) if cpus else None),
+        threads=options.threads or _threads(options.part, cpus),
         blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
         divided=not recurrent,
         memory=memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
     )
+
+
+def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
+    """Return the number of threads; ``None`` leaves it to OpenVINO.
+
+    OpenVINO sees which hardware threads the process may use, but no quota of a control group.
+    """
+    seen = len(cpus or allowed_cpus())
+    given = quota(part=part)
+    if given is not None and given < seen:
+        return given
+    return len(cpus) if cpus else None
