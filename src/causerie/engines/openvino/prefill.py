@@ -92,6 +92,7 @@ class Prefill:
         self._waiting: dict[int, WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
+        self._warm = False  # the first step of a process prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -132,7 +133,9 @@ class Prefill:
 
     def stepped(self, seconds: float) -> None:
         """Note that the step which was planned took so long."""
-        self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
+        if self._warm:
+            self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
+        self._warm = True
         for part in self._planned:
             self._known.add(part.prompt.blocks[: part.end // BLOCK])
         self._planned = ()
