@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,8 @@ def test_threads_follow_a_quota_that_openvino_does_not_see(
     monkeypatch.setattr(module, "quota", lambda **_: quota)
     options = OpenVinoOptions(threads=asked)
     assert for_machine(MODEL.path, options, MODEL, 32768, 2**34).threads == threads
+
+
+def test_openvino_has_no_package_to_send_statistics_with() -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("openvino_telemetry")

@@ -1,1 +1,7 @@
 """OpenVINO GenAI as an engine: a child process, its client, and the text engine of both."""
+
+import sys
+
+# OpenVINO would tell its makers of each import, from a process that outlives the engine's. Without
+# this package it does not.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
