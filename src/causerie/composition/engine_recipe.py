@@ -1,4 +1,4 @@
-"""What the engine of a model is made of: with other inputs it is another engine."""
+"""The inputs of a model's engine: with others it is another engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How servers of vLLM are reached, from the process that keeps them and from others."""
+"""Ways to the servers of vLLM, from the process that keeps them and from others."""
 
 from __future__ import annotations
 

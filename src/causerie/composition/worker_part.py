@@ -13,7 +13,6 @@ def part_for_workers(settings: Settings) -> Settings:
     """Return the settings without models whose engine is the parent's, and what leads to them."""
     models = [one for one in settings.models if one.engine in _SERVED]
     ids = {one.id for one in models}
-
     return structs.replace(
         settings,
         models=tuple(models),

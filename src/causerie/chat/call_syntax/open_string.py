@@ -26,7 +26,7 @@ class OpenString:
 
     @property
     def holds(self) -> bool:
-        """Whether the value so far is a list or an object that ends in a string of it.
+        """Return whether the value so far is a list or an object that ends in a string of it.
 
         Quotes may be Python's: a literal that is complete there has no open string.
         """

@@ -1,4 +1,4 @@
-"""Which tokens of which prompts the next step reads.
+"""The plan of a step: the tokens that it reads, and of which prompts.
 
 The pipeline fills every step with as many tokens of prompts as its batch holds, oldest prompt
 first. A stream waits for each step, and a short prompt for all that came before it. So prompts are
