@@ -53,7 +53,7 @@ def test_plain_text_is_all_there_and_no_added_token_is_in_it(kind: str, text: st
     assume(kind != "unigram" or "<0x" not in text)  # there the library reads it as the byte
     tokenizer, vocabulary, _ = usual(kind)
     ids = tokenizer.ids([text], special=False)
-    assert set(ids).isdisjoint(vocabulary.control().values())
+    assert set(ids).isdisjoint(vocabulary.control.values())
     found, wanted = written(vocabulary, ids), text
     if kind != "byte level":
         found, wanted = found.removeprefix(" "), text.replace("▁", " ").removeprefix(" ")
@@ -123,7 +123,7 @@ def test_an_added_token_is_found_by_its_very_letters(kind: str) -> None:
         file["added_tokens"][-1] |= {"content": "<tool>", "normalized": True, "single_word": False}
 
     tokenizer, vocabulary, _ = opened(kind, normalizes)
-    id = vocabulary.control()["<tool>"]
+    id = vocabulary.control["<tool>"]
     for text in ("＜tool＞", "<TOOL>"):
         assert id not in tokenizer.ids([text], special=True)
     assert id in tokenizer.ids(["a<tool>b"], special=True)
@@ -136,7 +136,7 @@ def test_merges_as_old_files_write_them() -> None:
 
     tokenizer, vocabulary, _ = opened("byte level", older)
     ids = tokenizer.ids(["<|end|>the"], special=False)
-    assert set(ids).isdisjoint(vocabulary.control().values())
+    assert set(ids).isdisjoint(vocabulary.control.values())
     assert written(vocabulary, ids) == "<|end|>the"
 
 

@@ -87,7 +87,7 @@ def test_byte_level_vocabulary(tmp_path: Path) -> None:
         *(b"<|end|>", b"<|endoftext|>"),
     )
     assert vocabulary.end == (0, 5, 6)
-    assert vocabulary.control() == {"<|im_end|>": 0, "日": 4, "<|end|>": 5, "<|endoftext|>": 6}
+    assert vocabulary.control == {"<|im_end|>": 0, "日": 4, "<|end|>": 5, "<|endoftext|>": 6}
 
 
 def test_pieces_and_named_bytes(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_an_id_is_the_same_token_as_in_the_library(kind: str) -> None:
     tokenizer, vocabulary = made(kind)
     assert len(vocabulary.tokens) == tokenizer.get_vocab_size()
     added = tokenizer.get_added_tokens_decoder()
-    assert {token.content for token in ADDED} | set(SPECIAL) <= set(vocabulary.control())
+    assert {token.content for token in ADDED} | set(SPECIAL) <= set(vocabulary.control)
     for id, (token, type) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True)):
         text = tokenizer.id_to_token(id)
         if id in added:
@@ -86,7 +86,7 @@ def test_gaps_and_padding_are_unused(tmp_path: Path) -> None:
         *(b" hi", b"\n", b"\xe9", b"<|im_end|>", b"<think>", b"", b"", b"<eos>", b"", b""),
     )
     assert [vocabulary.types[id] for id in (5, 6, 8, 9)] == [TokenType.UNUSED] * 4
-    assert vocabulary.control() == {"<|im_end|>": 3, "<think>": 4, "<eos>": 7}
+    assert vocabulary.control == {"<|im_end|>": 3, "<think>": 4, "<eos>": 7}
     worker = CompilerWorker(read_vocabulary)
     worker.load(str(file))
     assert worker.check("start: / (hi| )+/", str(file)) == {}

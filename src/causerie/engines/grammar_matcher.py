@@ -50,7 +50,7 @@ class _Words:
 
     def __init__(self, vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> None:
         self.tokens = list(vocabulary.tokens)
-        self.special_token_ids = list(vocabulary.control().values())
+        self.special_token_ids = list(vocabulary.control.values())
         end = vocabulary.end[0] if vocabulary.end else len(self.tokens) - 1
         self.eos_token_id = self.bos_token_id = end
         self._tokenize = lru_cache(maxsize=1024)(tokenize)

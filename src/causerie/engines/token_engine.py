@@ -122,9 +122,9 @@ class TokenEngine(ABC, Generic[S]):
 
     async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
         vocabulary = (await self._words()).vocabulary
-        hidden = frozenset((await self.facts()).control_tokens.values())
-        written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
-        return Spelling(vocabulary, (hidden - written).union(vocabulary.end), visible, behind)
+        ids = (await self.facts()).control_tokens.values()
+        hidden = {id for id in ids if vocabulary.types[id] != TokenType.USER_DEFINED}
+        return Spelling(vocabulary, frozenset(hidden.union(vocabulary.end)), visible, behind)
 
     async def _words(self) -> IndexedVocabulary:
         if self._words_read is None:

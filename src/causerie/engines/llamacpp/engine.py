@@ -88,7 +88,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         if self._facts is None:
             known = await self._words()
             overlooked = await self._overlooked(known.vocabulary)
-            control = {**known.vocabulary.control(), **overlooked}
+            control = {**known.vocabulary.control, **overlooked}
             self._facts = self._said(known, control, self._build())
         return self._facts
 
@@ -147,7 +147,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
 
         It promotes words that look like the end of a text; nobody may write those.
         """
-        known = set(vocabulary.control().values())
+        known = set(vocabulary.control.values())
         tags = {
             id: token.decode("utf-8", "replace")
             for id, token in enumerate(vocabulary.tokens)

@@ -28,7 +28,7 @@ def sayable(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
     Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
     where there are some hundred of them, and takes seconds for all.
     """
-    control = frozenset(vocabulary.control().values())
+    control = frozenset(vocabulary.control.values())
     texts: dict[str, int] = {}
     for id in ids:
         if len(texts) == _MOST:

@@ -72,7 +72,7 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
         if self._facts is None:
             words = await self._words()
             build = f"openvino-{client.version}-{self._local.architecture}"
-            self._facts = self._said(words, words.vocabulary.control(), build)
+            self._facts = self._said(words, words.vocabulary.control, build)
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -86,7 +86,7 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
         least = known.least(pieces)
         if least > self.context:
             raise PromptTooLong(least, self.context)
-        parts = list(_parts(pieces, self._control, known.vocabulary.control(), special=special))
+        parts = list(_parts(pieces, self._control, known.vocabulary.control, special=special))
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
@@ -105,7 +105,7 @@ class OpenVinoEngine(EmbeddedEngine[OpenVinoClient, OpenVinoLaunch]):
 
     def _read(self) -> IndexedVocabulary:
         read = read_vocabulary(self._local.vocabulary)
-        texts = sorted(read.control(), key=len, reverse=True)
+        texts = sorted(read.control, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
         return IndexedVocabulary.of(read)
 
@@ -197,7 +197,7 @@ def _meant(
 def _parts(
     pieces: Sequence[str | int],
     control: re.Pattern[str],
-    ids: dict[str, int],
+    ids: Mapping[str, int],
     *,
     special: bool,
 ) -> Iterator[str | int]:

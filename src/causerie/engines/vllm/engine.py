@@ -138,7 +138,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             template=folder.chat_template,
             context_length=self.context,
             parallel=self.slots,
-            control_tokens=vocabulary.control(),
+            control_tokens=vocabulary.control,
             bos_token=words.text(vocabulary.bos),
             eos_token=words.text(vocabulary.eos),
             end_tokens=vocabulary.end,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 
@@ -29,6 +29,7 @@ class TokenTable:
     Control and user-defined tokens hold the bytes of their written form; ids
     that stand for nothing are unused and may be empty.
     ``end`` are the ids that end a text, the file's own end token first.
+    ``control`` is text to id of all tokens that are not read as plain text.
     """
 
     tokens: tuple[bytes, ...]
@@ -36,15 +37,16 @@ class TokenTable:
     bos: int | None
     eos: int | None
     end: tuple[int, ...]
+    control: Mapping[str, int] = field(init=False, compare=False, repr=False)
 
-    def control(self) -> dict[str, int]:
-        """Return text to id of all tokens that are not read as plain text."""
+    def __post_init__(self) -> None:
         kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
-        return {
+        found = {
             self.tokens[i].decode("utf-8", "replace"): i
             for i, kind in enumerate(self.types)
             if kind in kinds
         }
+        object.__setattr__(self, "control", found)
 
 
 _BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
