@@ -26,6 +26,7 @@ class _Answer(msgspec.Struct, gc=False):
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     end: Literal["stop", "length", "ignored"] | None = None
+    refused: str = ""
     encoded: tuple[list[int], ...] = ()
     ready: bool = False
     version: str = ""
@@ -33,6 +34,12 @@ class _Answer(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class _Refused(EngineFailed):
+    """The engine is well, and takes no such request."""
+
+    refused = True
 
 
 class OpenVinoClient:
@@ -152,6 +159,8 @@ async def _outputs(
     made = 0
     while True:
         answer = await _next(answers)
+        if answer.refused:
+            raise _Refused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
             made += 1
             if request.logprobs is None:
