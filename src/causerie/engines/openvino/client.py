@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, Output, Stopped, TextRequest, Token
+from causerie.engines.base import EngineFailed, EngineRefused, Output, Stopped, TextRequest, Token
 from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.process import EngineProcess
 from causerie.engines.sampling import engine_fields
@@ -34,12 +34,6 @@ class _Answer(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder().encode
-
-
-class _Refused(EngineFailed):
-    """The engine is well, and takes no such request."""
-
-    refused = True
 
 
 class OpenVinoClient:
@@ -160,7 +154,7 @@ async def _outputs(
     while True:
         answer = await _next(answers)
         if answer.refused:
-            raise _Refused(f"the engine refused the request: {answer.refused}")
+            raise EngineRefused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
             made += 1
             if request.logprobs is None:
