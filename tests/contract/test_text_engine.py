@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
 import pytest
 from enginekit import CONTEXT, SLOTS, Subject
 
@@ -232,6 +233,26 @@ async def test_logprobs_and_alternatives(subject: Subject, count: int) -> None:
         if count:  # greedy: the likeliest is the one that was drawn
             assert (token.top[0].id, token.top[0].raw) == (token.id, token.raw)
             assert token.top[0].logprob == pytest.approx(token.logprob, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"temperature": 1e-50},
+        {"top_p": 1e-50},
+        {"min_p": 1.0},
+        {"repetition_penalty": 1e-50},
+        {"repetition_penalty": 10.0, "top_k": 2**31 - 1},
+    ],
+)
+async def test_what_the_interface_allows_is_answered(
+    subject: Subject, odd: dict[str, float]
+) -> None:
+    """Engines compute in single precision, where some of these are 0 or 1."""
+    made = await subject.run(
+        TextRequest(await subject.prompt("Hello"), 1, msgspec.convert(odd, SamplingParams))
+    )
+    assert len(made.tokens) == 1
 
 
 async def test_a_seed_repeats(subject: Subject) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import struct
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -112,12 +115,25 @@ def test_a_copy_is_made_once_and_replaces_that_of_an_older_file(gguf: Path, tmp_
     (old / "own.gguf").touch()
     made = conversion(own, slow_weights(own), "auto", tmp_path)
     assert made is not None
+    made.folder.mkdir()
+    left = made.folder / ".own.gguf.0"  # by a conversion that was ended in the middle
+    left.touch()
+    os.utime(left, (0, 0))
     copy = converted(own, made.folder, lambda _: None)
     inode = copy.stat().st_ino
     assert not old.exists()
     assert converted(own, made.folder, pytest.fail) == copy
     assert copy.stat().st_ino == inode
     assert sorted(file.name for file in made.folder.iterdir()) == ["own.gguf"]
+
+
+def test_a_disk_is_not_filled(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = slow_size(gguf) + 2**20
+    usage = SimpleNamespace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(OSError, match="No space left"):
+        converted(gguf, tmp_path / "own" / "1", lambda _: None)
+    assert not list((tmp_path / "own" / "1").iterdir())
 
 
 def test_a_damaged_table_is_an_error(gguf: Path, tmp_path: Path) -> None:

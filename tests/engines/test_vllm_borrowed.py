@@ -16,7 +16,7 @@ from test_vllm_pool import ONE, OTHER, Place, places
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.compiler import Compiler
-from causerie.composition import engine_client
+from causerie.composition import engine_client, worker_engines
 from causerie.composition.engine_client import EnginesClient
 from causerie.composition.engine_server import EngineSession
 from causerie.composition.targets import OwnModel
@@ -240,6 +240,7 @@ async def test_failures_are_those_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_QUESTIONS", (("/health", 0.05),))
+    monkeypatch.setattr(worker_engines, "_AGAIN_SECONDS", 0.01)
     async with places(tmp_path, 1) as every, parent(tmp_path, every) as here:
         worker = await here.worker()
         behave(every[0].folder, "refuse")
@@ -253,6 +254,11 @@ async def test_failures_are_those_of_the_engine(
         await until(lambda: here.fleet.status()[0].state is not EngineState.READY)
         with pytest.raises(Overloaded, match="being loaded"):
             await worker.run(ONE)
+        other = await here.worker()  # one that begins meanwhile waits for the model
+        with pytest.raises(Overloaded, match="being loaded"):
+            await other.run(ONE)
+        await every[0].come()
+        await until(lambda: other.engines.engine("m").known is not None)
         here.own.clear()
         with pytest.raises(NotFound):
             await worker.run(ONE)

@@ -232,7 +232,10 @@ async def test_a_reload_is_in_force_in_all_workers(pool: Pool) -> None:
     file = pool.folder / "causerie.toml"
     text = await asyncio.to_thread(file.read_text)
     await asyncio.to_thread(file.write_text, text.replace('id = "m"', 'id = "m"\naliases = ["n"]'))
-    pool.made.service.process.send_signal(signal.SIGHUP)
+    await eventually(lambda: both_ready(pool.made))
+    workers = await pool.made.workers()
+    for pid in (*workers, pool.made.service.process.pid):  # as `pkill -HUP` reaches all
+        os.kill(pid, signal.SIGHUP)
     await eventually(lambda: answers(pool.made, "n"))
     for _ in range(4):
         assert (await pool.made.ask("n"))[0] == 200
@@ -240,6 +243,13 @@ async def test_a_reload_is_in_force_in_all_workers(pool: Pool) -> None:
     pool.made.service.process.send_signal(signal.SIGHUP)
     await eventually(lambda: refuses(pool.made, "n"))
     assert {(await pool.made.ask("m"))[0] for _ in range(4)} == {200}
+    assert await pool.made.workers() == workers
+
+
+async def both_ready(made: Setup) -> bool:
+    """Both workers answer."""
+    async with made.session.get("/metrics") as answer:
+        return "\ncauserie_workers 2.0\n" in await answer.text()
 
 
 async def answers(made: Setup, model: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
+
 from causerie.engines.base import EngineFailed, LoadFailed, NotAdmitted, PromptTooLong
 from causerie.errors import (
     ContextLengthExceeded,
@@ -14,6 +16,10 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
+
+log = structlog.get_logger(__name__)
+
+_MOST_WORDS = 200
 
 
 @contextmanager
@@ -43,6 +49,12 @@ def engine_failures(*, started: bool, resumed: str = "") -> Iterator[None]:
 
 
 def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
+    if failure.refused:
+        log.warning("engine refused a request", why=str(failure)[:_MOST_WORDS])
+        return UpstreamFailed(
+            "The engine does not take this request; the service's log says why.",
+            metadata={"upstream_status": 400, "retryable": False},
+        )
     wait = max(1, round(failure.retry_after))
     if failure.loading:
         return Overloaded(

@@ -18,9 +18,9 @@ from causerie.cli.names import library
 from causerie.cli.options import Config, Context, Set
 from causerie.cli.serve import chosen_models, with_options
 from causerie.cli.services import services
-from causerie.cli.stderr import heedless
 from causerie.composition.alongside import Address, serving_alongside
 from causerie.logging.setup import configure
+from causerie.logging.stderr import heedless
 from causerie.settings import Loaded, ModelSettings, ServerSettings, Settings
 
 _LOCAL = ServerSettings(host="127.0.0.1", port=0)

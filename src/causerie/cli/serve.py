@@ -16,11 +16,11 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
 from causerie.cli.options import Engine
-from causerie.cli.stderr import heedless
 from causerie.composition.app import engine_of, run_service
 from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
+from causerie.logging.stderr import heedless
 from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
 from causerie.settings.addresses import has_accounts
 from causerie.settings.entries import Entry, ReadWith

@@ -84,7 +84,7 @@ async def run(
     ends and :class:`CannotStart` is raised, with the reason of the last one.
     """
     spare_the_collector()
-    _give_back_large_blocks()
+    give_back_large_blocks()
     start = _Start(engines, preload, watcher, bound.intake)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
@@ -109,7 +109,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(_ALLOCATIONS, 50, 50)
 
 
-def _give_back_large_blocks() -> None:
+def give_back_large_blocks() -> None:
     """Have the memory of large bodies go back to the system as soon as they are freed.
 
     Left to itself, glibc's allocator raises the size from which on a block has a mapping of its

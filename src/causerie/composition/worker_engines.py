@@ -26,6 +26,8 @@ from causerie.settings.credentials import Credentials
 if TYPE_CHECKING:  # imported only where there is such a model: the tokenizer's library is large
     from causerie.engines.vllm.borrowed import BorrowedVllm
 
+_AGAIN_SECONDS = 1.0
+
 log = structlog.get_logger(__name__)
 
 
@@ -101,6 +103,9 @@ class _BorrowedModel:
                 self.learn(await self._client.follow(self._id, self._edition))
             except ServiceError:  # it has left, or the parent has
                 return
+            except EngineFailed:  # no member of its pool is there now
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
             try:
                 await self.engine.facts()
             except EngineFailed as failure:

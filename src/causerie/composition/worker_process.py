@@ -21,7 +21,7 @@ import uvloop
 
 from causerie.composition.engine_client import EnginesClient
 from causerie.composition.service import Prepared, RunningService, listen, service
-from causerie.composition.startup import spare_the_collector
+from causerie.composition.startup import give_back_large_blocks, spare_the_collector
 from causerie.composition.worker_engines import WorkerEngines
 from causerie.composition.worker_part import part_for_workers
 from causerie.composition.workers import Configuration
@@ -30,6 +30,7 @@ from causerie.edge.connections import Connections
 from causerie.edge.handover import CarriedRequest, decoded, encoded
 from causerie.edge.ownership import owned
 from causerie.logging.setup import configure
+from causerie.logging.stderr import heedless
 from causerie.settings import Settings, SettingsError
 from causerie.settings.addresses import has_accounts
 from causerie.workers import messages
@@ -83,6 +84,7 @@ class Worker:
         async with owned(self._report(running)), owned(self._prepare(running)):
             self._running, self._starting = running, None
             spare_the_collector()
+            give_back_large_blocks()
             self._channel.send(messages.PrepareOutcome(first.number))
             options = replace(
                 listen(running.settings.server), shutdown_delay_seconds=0.0
@@ -212,9 +214,10 @@ async def _run(channel: int, memory: int, member: int) -> None:
 
 def main(channel: int, memory: int, member: int) -> None:
     """Run the worker with this number until it is to end."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent says when to stop
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the parent says when to stop, and when to reload
     with (
+        heedless(),
         suppress(asyncio.CancelledError),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):

@@ -197,6 +197,12 @@ class EngineFailed(Exception):
         self.retry_after = retry_after
 
 
+class EngineRefused(EngineFailed):
+    """The engine is well, and takes no such request."""
+
+    refused = True
+
+
 class LoadFailed(EngineFailed):
     """The model could not be loaded, and trying again soon will hardly help."""
 

@@ -9,6 +9,8 @@ from functools import cache
 
 from causerie.protocol.parameters import SAMPLING, SamplingParams
 
+_LEAST = 1e-6  # engines compute in single precision, and refuse what is not to be 0 and is there
+
 
 def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
     """Return all numeric sampling parameters that the engine has, by its own names.
@@ -18,7 +20,9 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
     fields = {}
     for name, field, neutral in _numbers(engine):
         value = getattr(wanted, name)
-        fields[field] = neutral[0] if value is None or value in neutral else value
+        if value is None or value in neutral:
+            value = neutral[0]
+        fields[field] = _LEAST if 0 < value < _LEAST else value
     return fields
 
 

@@ -14,8 +14,11 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
+import structlog
 
 from causerie.workers.messages import Carried, Message
+
+log = structlog.get_logger(__name__)
 
 _PIECE = 256 * 1024
 _MOST_DESCRIPTORS = 64  # in one read
@@ -39,7 +42,7 @@ class Channel:
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._read = bytearray()
-        self._came: deque[int] = deque()  # descriptors whose frames are not whole yet
+        self._came: deque[int | None] = deque()  # descriptors whose frames are not whole yet
         self._unsent: deque[tuple[memoryview, socket.socket | None]] = deque()
         self._open = True
         self._loop.add_reader(end, self._readable)
@@ -72,7 +75,8 @@ class Channel:
                 connection.close()
         self._unsent.clear()
         for descriptor in self._came:
-            socket.close(descriptor)
+            if descriptor is not None:
+                socket.close(descriptor)
         self._came.clear()
 
     def _writable(self) -> None:
@@ -97,14 +101,17 @@ class Channel:
 
     def _readable(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._end, _PIECE, _MOST_DESCRIPTORS)
+            data, descriptors, flags, _ = socket.recv_fds(self._end, _PIECE, _MOST_DESCRIPTORS)
         except BlockingIOError:
             return
         except OSError:
-            data, descriptors = b"", []
+            data, descriptors, flags = b"", [], 0
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)  # a child would keep the connection open
         self._came.extend(descriptors)
+        if flags & socket.MSG_CTRUNC:  # the kernel has closed it; its frame comes all the same
+            log.warning("a connection is lost: this process has too many open files")
+            self._came.append(None)
         if not data:
             self._end_of_channel()
             return
@@ -121,7 +128,10 @@ class Channel:
             del read[:stop]
             connection = None
             if isinstance(message, Carried):
-                connection = socket.socket(fileno=self._came.popleft())
+                descriptor = self._came.popleft()
+                if descriptor is None:
+                    continue
+                connection = socket.socket(fileno=descriptor)
             self._received(message, connection)
 
     def _end_of_channel(self) -> None:

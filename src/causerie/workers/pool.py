@@ -7,6 +7,7 @@ that a worker passes back is answered by the parent, and so are all while no wor
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +24,8 @@ from causerie.workers.state import SharedState
 log = structlog.get_logger(__name__)
 
 _ACCEPTED_TOGETHER = 64
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NO_ROOM_SECONDS = 0.2
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 _STABLE_SECONDS = 60.0
@@ -180,9 +183,22 @@ class WorkerPool:
         for _ in range(_ACCEPTED_TOGETHER):
             try:
                 client, _ = listener.accept()
-            except OSError:  # nobody is there any more, or there are too many files
+            except OSError as error:  # nobody is there any more
+                if error.errno in _NO_ROOM:
+                    self._accept_later(listener, error)
                 return
             self.hand_over(client, b"")
+
+    def _accept_later(self, listener: socket.socket, error: OSError) -> None:
+        """Leave who comes in the queue of the system for a moment: asking again finds no room."""
+        log.warning("connections are not accepted for now", why=error.strerror)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)
+        loop.call_later(_NO_ROOM_SECONDS, self._accept_again, listener)
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if self._adopt is not None:  # else it has ended meanwhile
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _carried(self, client: socket.socket, requests: bytes) -> None:
         if self._adopt is None:

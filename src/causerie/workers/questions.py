@@ -18,6 +18,7 @@ class Questions:
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._numbers = count(1)
         self._loop = asyncio.get_running_loop()
+        self._ended = False
 
     @property
     def waiting(self) -> int:
@@ -33,7 +34,10 @@ class Questions:
         number = next(self._numbers)
         waiting = self._waiting[number] = self._loop.create_future()
         waiting.add_done_callback(lambda _: self._waiting.pop(number, None))
-        self._send(WorkerQuestion(number, subject, body))
+        if self._ended:
+            waiting.set_exception(_gone())
+        else:
+            self._send(WorkerQuestion(number, subject, body))
         return waiting
 
     def tell(self, subject: Subject, body: bytes) -> None:
@@ -47,10 +51,11 @@ class Questions:
             waiting.set_result(answer.body)
 
     def end(self) -> None:
-        """The parent has gone."""
+        """The parent has gone, and answers no further question either."""
+        self._ended = True
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(StoreUnavailable("The service ends. Try again."))
+                waiting.set_exception(_gone())
 
 
 class QuestionLine:
@@ -67,3 +72,7 @@ class QuestionLine:
     def tell(self, data: bytes) -> None:
         """As :meth:`Questions.tell`."""
         self._questions.tell(self._subject, data)
+
+
+def _gone() -> StoreUnavailable:
+    return StoreUnavailable("The service ends. Try again.")

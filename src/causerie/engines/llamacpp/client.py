@@ -17,6 +17,7 @@ import msgspec
 
 from causerie.engines.base import (
     EngineFailed,
+    EngineRefused,
     Output,
     PromptTooLong,
     Started,
@@ -365,6 +366,5 @@ def _refusal(status: int, content: bytes) -> Exception:
         return EngineFailed(f"the engine answered {status}")
     if error.get("type") == "exceed_context_size_error":
         return PromptTooLong(int(error["n_prompt_tokens"]), int(error["n_ctx"]))
-    return EngineFailed(
-        f"the engine answered {status}: {error.get('message')}", loading=status == 503
-    )
+    words = f"the engine answered {status}: {error.get('message')}"
+    return EngineRefused(words) if status == 400 else EngineFailed(words, loading=status == 503)

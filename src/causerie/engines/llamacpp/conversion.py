@@ -7,11 +7,14 @@ since the binding has no call for them; a build of it that does not export them 
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -24,6 +27,8 @@ from causerie.engines.weights.metadata import MetadataFile, Tensor, TensorTable
 
 _Q8_0 = 8  # number of the type
 _AT_ONCE = 32_768 * BLOCK  # elements; 4 MB as floats
+_SLACK = 32 << 20  # bytes left free on the disk
+_LEFT_SECONDS = 60.0  # a conversion that goes on writes many times a second
 _FROM_FLOATS = "ggml_quantize_chunk"
 _TO_FLOATS = "dequantize_row_{}"
 
@@ -42,6 +47,7 @@ def converted(weights: Path, folder: Path, tell: Callable[[float], None]) -> Pat
     missing = [file for file in files if not (folder / file.name).exists()]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
         engine = _Engine()
         total = sum(file.stat().st_size for file in missing)
         done = 0
@@ -87,12 +93,22 @@ class _Engine:
         return memoryview(self._out)[:size]
 
 
+def _sweep(folder: Path) -> None:
+    """Delete what conversions left behind that were ended in the middle."""
+    now = datetime.now(UTC).timestamp()
+    for partial in folder.glob(".*"):
+        with suppress(OSError):  # it has become a copy meanwhile, say
+            if now - partial.stat().st_mtime > _LEFT_SECONDS:
+                partial.unlink()
+
+
 def _convert(source: Path, target: Path, engine: _Engine) -> Iterator[int]:
     """Write ``target``; yield the bytes of ``source`` that are read, before each tensor."""
     partial = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         with MetadataFile(source) as data:
             table = data.tensors()
+        _ensure_space(target, table, source.stat().st_size)
         with source.open("rb") as old, partial.open("wb") as new:
             _write_head(old, new, table)
             for tensor, size in _placed(table, source.stat().st_size):
@@ -100,11 +116,20 @@ def _convert(source: Path, target: Path, engine: _Engine) -> Iterator[int]:
                 yield old.seek(table.data + tensor.offset)
                 for piece in _pieces(old, tensor, size, engine):
                     new.write(piece)
+            new.flush()
+            os.fsync(new.fileno())  # else a power cut leaves an empty file that counts as the copy
         partial.replace(target)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def _ensure_space(target: Path, table: TensorTable, end: int) -> None:
+    """Raise :class:`OSError` before the disk is full, which others write to as well."""
+    needed = table.data + sum(_new_size(tensor, size) for tensor, size in _placed(table, end))
+    if needed + _SLACK > shutil.disk_usage(target.parent).free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
 
 
 def _write_head(old: BinaryIO, new: BinaryIO, table: TensorTable) -> None:

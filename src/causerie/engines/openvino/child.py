@@ -4,7 +4,8 @@ Reads lines of JSON from standard input and answers with lines of JSON on standa
 first line is the :class:`~causerie.engines.openvino.options.OpenVinoLaunch`, answered by
 ``{"ready": true, ...}`` once the model is loaded. Each further line is an order with an ``id``:
 
-- ``generate``: token ids; answered by lines with ``ids``, of which the last has an ``end``.
+- ``generate``: token ids; answered by lines with ``ids``, of which the last has an ``end``, or by
+  ``refused`` with the reason.
 - ``cancel``: ends the generation of that id; there is no answer.
 - ``encode``: texts; answered by the token ids of each.
 - ``ping``: answered between two steps.
@@ -32,10 +33,12 @@ import openvino
 import openvino_genai
 
 from causerie.engines.machine_part import stay_on
-from causerie.engines.openvino.prefill import BATCH, Prefill
+from causerie.engines.openvino.prefill import BATCH, Part, Prefill
 
 _PR_SET_PDEATHSIG = 1
 _MOST_TOKENS = 2**31 - 1
+_GREEDY = 1e-5  # and below, a temperature draws the most likely token only, or overflows
+_MOST_MIN_P = 1 - 1e-6  # it refuses 1
 _ENDS = {
     openvino_genai.GenerationFinishReason.STOP: "stop",
     openvino_genai.GenerationFinishReason.LENGTH: "length",
@@ -94,6 +97,8 @@ class Batch:
                 self._obey(orders.get())
             if not self._parts:
                 self._begin_reading()
+            if not (self._running or self._parts):
+                continue  # what was to be read was refused
             began = monotonic()
             self._pipeline.step()
             self._prefill.stepped(monotonic() - began)
@@ -129,12 +134,20 @@ class Batch:
     def _begin_reading(self) -> None:
         streaming = any(running.made for running in self._running.values())
         for part in self._prefill.plan(streaming=streaming):
-            id, tokens = part.prompt.id, part.prompt.tokens
-            if part.is_last:
-                config = _config(self._orders.pop(id), self._end)
-                self._running[id] = _Running(self._begin(id, tokens, config), tokens)
-            else:
-                self._parts[id] = self._begin(id, tokens[: part.end], _reading())
+            try:
+                self._read(part)
+            except RuntimeError as error:  # of one request: all others go on
+                self._cancel(part.prompt.id)
+                _say(self._out, {"id": part.prompt.id, "refused": str(error)})
+
+    def _read(self, part: Part) -> None:
+        """Have the next step read this; raise :class:`RuntimeError` if the pipeline refuses it."""
+        id, tokens = part.prompt.id, part.prompt.tokens
+        if part.is_last:
+            config = _config(self._orders.pop(id), self._end)
+            self._running[id] = _Running(self._begin(id, tokens, config), tokens)
+        else:
+            self._parts[id] = self._begin(id, tokens[: part.end], _reading())
 
     def _begin(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
@@ -204,10 +217,10 @@ def _config(order: Order, end: set[int]) -> Any:
     # As long as fewer are made it forbids all that would end the text.
     config.min_new_tokens = order["max_tokens"] if order["ignore_eos"] else 0
     config.stop_token_ids = end
-    config.do_sample = order["fields"].get("temperature", 1.0) > 0
+    config.do_sample = order["fields"].get("temperature", 1.0) > _GREEDY
     for name, value in order["fields"].items():
         if config.do_sample or name != "temperature":
-            setattr(config, name, value)
+            setattr(config, name, min(value, _MOST_MIN_P) if name == "min_p" else value)
     if order["ebnf"] is not None:
         config.structured_output_config = openvino_genai.StructuredOutputConfig(
             grammar=order["ebnf"]

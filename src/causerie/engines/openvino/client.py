@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, Output, Stopped, TextRequest, Token
+from causerie.engines.base import EngineFailed, EngineRefused, Output, Stopped, TextRequest, Token
 from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.process import EngineProcess
 from causerie.engines.sampling import engine_fields
@@ -26,6 +26,7 @@ class _Answer(msgspec.Struct, gc=False):
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     end: Literal["stop", "length", "ignored"] | None = None
+    refused: str = ""
     encoded: tuple[list[int], ...] = ()
     ready: bool = False
     version: str = ""
@@ -152,6 +153,8 @@ async def _outputs(
     made = 0
     while True:
         answer = await _next(answers)
+        if answer.refused:
+            raise EngineRefused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
             made += 1
             if request.logprobs is None:
