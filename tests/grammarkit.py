@@ -84,9 +84,9 @@ class Vocabulary:
         """The text up to where the grammar refuses it, ``None`` if it is a whole reply."""
         matcher = self.matcher(grammar)
         tokens = self.tokens(text)
-        for at, token in enumerate(tokens):
-            if not matcher.consume_token(token):
-                return self.text(tokens[: at + 1])
+        taken = matcher.try_consume_tokens(tokens)
+        if taken < len(tokens):
+            return self.text(tokens[: taken + 1])
         return None if matcher.is_accepting() else text + "…"
 
     def walk(self, grammar: str, markers: Sequence[str], seed: int) -> str:

@@ -9,10 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemathesis.checks import load_all_checks
+import requests
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import load_all_checks, not_a_server_error
 from schemathesis.generation.feedback import FeedbackSources
 from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.python._constants.orchestrator import make_constants_value_source
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+_CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    unsupported_method,
+    negative_data_rejection,
+]
 
 
 def operations(document: Mapping[str, Any]) -> list[str]:
@@ -22,14 +40,43 @@ def operations(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def tried(schema: Any, operation: str, ask: Callable[[Any], None]) -> None:
-    """Ask with every case of an operation: those of its corners, and as many as are drawn."""
+def tried(
+    schema: Any,
+    operation: str,
+    root: str,
+    *,
+    examples: int,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Ask a server with every case of an operation: those of its corners, and drawn ``examples``.
+
+    They share a connection, for which no proxy of the environment is looked up.
+    """
     method, path = operation.split()
     load_all_checks()
-    build_operation_test(
-        config=schema.config,
-        operation=schema[path][method],
-        test_func=ask,
-        given_kwargs={},
-        feedback=FeedbackSources(constants_value_source=make_constants_value_source(schema)),
-    )()
+    with requests.Session() as session:
+        session.trust_env = False
+        build_operation_test(
+            config=schema.config,
+            operation=schema[path][method],
+            test_func=_asking(session, root, dict(headers or {}), examples),
+            given_kwargs={},
+            feedback=FeedbackSources(constants_value_source=make_constants_value_source(schema)),
+        )()
+
+
+def _asking(
+    session: requests.Session, root: str, headers: dict[str, str], examples: int
+) -> Callable[[Any], None]:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: Any) -> None:
+        case.call_and_validate(
+            base_url=root, checks=_CHECKS, headers=headers, timeout=60, session=session
+        )
+
+    return ask

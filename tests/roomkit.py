@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "causerie"
@@ -63,13 +64,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module or name, dotted and absolute, as it stands in ``file:line``."""
+    """One imported module or name, dotted and absolute, as it stands in ``place``: file:line."""
 
     importer: str
     imported: str
     name: str
-    file: str
-    line: int
+    place: str
 
     @property
     def whole(self) -> str:
@@ -87,7 +87,7 @@ def violations(source: Path, table: Table) -> list[str]:
         if module and table.room_of(module) is None
     ]
     denied = [
-        f"{one.file}:{one.line}: {reason}"
+        f"{one.place}: {reason}"
         for one in _imports(source, modules)
         if (reason := _denial(one, table))
     ]
@@ -170,24 +170,29 @@ def _module(path: Path) -> str:
 def _imports(source: Path, modules: Mapping[str, Path]) -> Iterator[Import]:
     for module, path in modules.items():
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for imported, name in _named(node, package):
-                yield _import(module, imported, name, modules, f"{path.relative_to(source)}", node)
+        file = f"{path.relative_to(source)}"
+        for imported, name, line in _named_in(path.read_text(encoding="utf-8"), package):
+            yield _import(module, imported, name, modules, f"{file}:{line}")
 
 
 def _import(
-    importer: str,
-    imported: str,
-    name: str,
-    modules: Mapping[str, Path],
-    file: str,
-    node: ast.AST,
+    importer: str, imported: str, name: str, modules: Mapping[str, Path], place: str
 ) -> Import:
     """Make one; a name that is a module of the package itself belongs to what is imported."""
     inside = _inside(imported)
     if inside is not None and name and f"{inside}.{name}".lstrip(".") in modules:
         imported, name = f"{imported}.{name}", ""
-    return Import(importer, imported, name, file, getattr(node, "lineno", 1))
+    return Import(importer, imported, name, place)
+
+
+@cache
+def _named_in(text: str, package: str) -> tuple[tuple[str, str, int], ...]:
+    """Return what a text of a package imports, with lines; many tests read the same texts."""
+    return tuple(
+        (imported, name, getattr(node, "lineno", 1))
+        for node in ast.walk(ast.parse(text))
+        for imported, name in _named(node, package)
+    )
 
 
 def _named(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:

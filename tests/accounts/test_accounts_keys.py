@@ -254,7 +254,7 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
 async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    options = KeyCacheOptions(poll_seconds=60, answer_seconds=0.05)
+    options = KeyCacheOptions(poll_seconds=60, answer_seconds=0.5)
     async with KeyCache(store, options) as keys:
         store.hold = asyncio.Event()
         assert isinstance(await refusal(keys, made.credential), StoreUnavailable)

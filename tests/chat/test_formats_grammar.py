@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from deviationkit import headless_of, named_of
@@ -541,13 +542,18 @@ def test_strings_are_held_to_format_and_pattern(
             assert (vocabulary.refused_at(grammar, text) is None) is admitted
 
 
+@cache  # to look at a strategy takes longer than to draw from it
+def texts_of(format: str) -> st.SearchStrategy[str]:
+    return st.from_regex(re.compile(keywords.FORMATS[format], re.ASCII), fullmatch=True)
+
+
 @pytest.mark.parametrize("name", keywords.FORMATS)
 @given(data=st.data())
 def test_what_a_format_admits_in_other_notations_it_admits_in_json(
     name: str, data: st.DataObject
 ) -> None:
     """But for days that no calendar has: which years leap is no pattern."""
-    text = data.draw(st.from_regex(re.compile(keywords.FORMATS[name], re.ASCII), fullmatch=True))
+    text = data.draw(texts_of(name))
     wrong = validate(json.dumps(text), JsonSchema({"type": "string", "format": name}))
     assert wrong is None or "a day that does not exist" in wrong
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ OWN_NO_REASONING = {
 }
 
 
+@cache
 def _template(path: Path) -> ChatTemplate:
     return ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
 

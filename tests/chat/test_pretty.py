@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -38,9 +39,15 @@ async def grammar_of(output: OutputFormat) -> str:
     return text
 
 
-def admits(grammar: str, text: str) -> bool:
+@lru_cache(16)
+def _compiled(grammar: str) -> LLMatcher:
     matcher = LLMatcher(_BYTES, grammar, log_level=0)
     assert not matcher.is_error(), matcher.get_error()
+    return matcher
+
+
+def admits(grammar: str, text: str) -> bool:
+    matcher = _compiled(grammar).deep_copy()
     raw = text.encode("utf-8", "surrogatepass")
     return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
 
@@ -139,6 +146,7 @@ VALUES: tuple[object, ...] = (
 )
 
 
+@cache  # to look at a strategy takes longer than to draw from it
 def documents() -> st.SearchStrategy[object]:
     names = st.sampled_from(["a", "b", "kind", "x", "node", "v", "next", "k"])
     leaves = st.sampled_from(VALUES)
@@ -155,6 +163,9 @@ async def test_a_schema_is_written_with_white_space(name: str) -> None:
     assert plan.expression.startswith("answer_")
 
 
+_INDENTS = st.sampled_from([None, 0, 2, "\t"])
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 async def test_what_is_admitted_is_valid_and_what_is_valid_is_admitted(
@@ -164,8 +175,8 @@ async def test_what_is_admitted_is_valid_and_what_is_valid_is_admitted(
     output = JsonSchema(SCHEMAS[name])
     known = _GRAMMARS.get(name) or _GRAMMARS.setdefault(name, await grammar_of(output))
     likely = data.draw(st.booleans())
-    document = data.draw(valid(SCHEMAS[name], SCHEMAS[name]) if likely else documents())
-    indent = data.draw(st.sampled_from([None, 0, 2, "\t"]))
+    document = data.draw(valid_for(name) if likely else documents())
+    indent = data.draw(_INDENTS)
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     fine = validate(text, output) is None
     admitted = admits(known, text)
@@ -175,6 +186,11 @@ async def test_what_is_admitted_is_valid_and_what_is_valid_is_admitted(
 
 
 _GRAMMARS: dict[str, str] = {}
+
+
+@cache
+def valid_for(name: str) -> st.SearchStrategy[object]:
+    return valid(SCHEMAS[name], SCHEMAS[name])
 
 
 def valid(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[object]:

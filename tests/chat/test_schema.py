@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import jsonschema
@@ -21,9 +22,18 @@ from causerie.protocol.request import JsonSchema
 Schema = Mapping[str, object] | bool
 
 
-def admits(grammar: str, text: str) -> bool:
-    matcher = LLMatcher(LLTokenizer("byte"), "%llguidance {}\n" + grammar, log_level=0)
+_BYTES = LLTokenizer("byte")
+
+
+@lru_cache(16)
+def _compiled(grammar: str) -> LLMatcher:
+    matcher = LLMatcher(_BYTES, "%llguidance {}\n" + grammar, log_level=0)
     assert not matcher.is_error(), matcher.get_error()
+    return matcher
+
+
+def admits(grammar: str, text: str) -> bool:
+    matcher = _compiled(grammar).deep_copy()
     raw = text.encode()
     return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from edgekit import ScriptedPipeline, call, make_edge
 
@@ -126,7 +126,7 @@ class Agreement:
     def __init__(self) -> None:
         components = document(4096)["components"]
         self._edge = make_edge(ScriptedPipeline(any_model=True))
-        self._schema = jsonschema.Draft202012Validator(
+        self._schema = jsonschema_rs.Draft202012Validator(
             {"$ref": "#/components/schemas/ChatRequest", "components": components}
         )
 

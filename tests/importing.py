@@ -1,0 +1,27 @@
+"""Imports what the tests import, and collects none of them.
+
+A plugin of pytest, which itself compiles them: ``python -m pytest -p importing --collect-only``.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem() -> list[pytest.Item]:
+    """Make nothing of what a module has."""
+    return []
+
+
+def pytest_collection_finish() -> None:
+    """Have Hypothesis note the constants of all modules, which each process would look for."""
+    _drawn()
+
+
+@settings(max_examples=1, database=None)
+@given(st.text())
+def _drawn(text: str) -> None:
+    del text
