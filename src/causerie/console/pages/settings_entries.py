@@ -56,7 +56,7 @@ MODELS = SettingsKind(
         deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
     ),
     fields=(
-        SettingField("id", "ID", hint="What requests name as their model.", needed=True),
+        SettingField("id", "ID", hint="The `model` of requests.", needed=True),
         SettingField(
             "ref",
             "Weights",
@@ -69,7 +69,7 @@ MODELS = SettingsKind(
             "choice",
             choices=(("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
         ),
-        SettingField("name", "Name", hint="For people.", group="Name and price"),
+        SettingField("name", "Name", hint="Shown in lists. Empty: the ID.", group="Name and price"),
         SettingField("description", "Description", group="Name and price"),
         SettingField(
             "price.prompt", "Input price", hint=_PRICE, placeholder="0", group="Name and price"
@@ -159,7 +159,7 @@ DOORS = SettingsKind(
             "unknown_params",
             "Unknown fields of requests",
             "choice",
-            choices=(("", "left out, and named in x-request-changes"), ("reject", "refused")),
+            choices=(("", "left out, and named in x-request-changes"), ("reject", "rejected")),
             group="Requests",
         ),
         SettingField(
