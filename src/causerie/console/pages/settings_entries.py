@@ -15,7 +15,7 @@ from causerie.errors import InvalidRequest
 from causerie.operations.configuring import Configuring, EntryView
 
 _FORM = "operator/settings_entry.html"
-_PRICE = "Per 1M tokens."
+_PRICE = "$ per 1M tokens."
 _AT_ONCE = "Requests at the same time"
 _REPLICAS = "Processes that share the requests."
 _COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
@@ -128,7 +128,7 @@ DOORS = SettingsKind(
         deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
     ),
     fields=(
-        SettingField("name", "Name", hint="Lower-case; part of its address.", needed=True),
+        SettingField("name", "Name", hint="Lower case. Part of its base URL.", needed=True),
         SettingField(
             "kind",
             "Kind",
@@ -142,15 +142,15 @@ DOORS = SettingsKind(
         ),
         SettingField(
             "keys",
-            "Who enters",
+            "Access",
             "choice",
-            choices=(("", "as the service says"), ("accounts", "keys that people make here")),
+            choices=(("", "as for the whole service"), ("accounts", "API keys of this console")),
         ),
         SettingField(
             "models",
             "Models",
             "list",
-            "Ids, with `*` at the end for all that begin so. Empty: all.",
+            "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
         ),
         SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
         SettingField("hosts", "Host names", "list", group="Addresses"),
