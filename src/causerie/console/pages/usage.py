@@ -87,8 +87,8 @@ class UsageForm:
 
     def requests_of(self, group: str = "", *, failures: bool = False) -> str:
         """Return the query of the page of single requests: of a group, or of all of them."""
-        narrowed = {"model": self.model, "user": self.user} | ({self.by: group} if group else {})
-        fields = {str(name): value for name, value in narrowed.items() if value}
+        narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
+        fields = {str(name): value for name, value in narrowed if value}
         only = {"failures": "yes"} if failures else {}
         return "?" + urlencode({**self.period.fields(), **fields, **only})
 
