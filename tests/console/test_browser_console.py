@@ -144,9 +144,7 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     assert len(set(heard)) == len(heard) > 2
 
 
-async def test_a_dialog_says_itself_what_is_wrong(
-    place: Place, page: Page
-) -> None:
+async def test_a_dialog_says_itself_what_is_wrong(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     await at_keys(page, place, owner)

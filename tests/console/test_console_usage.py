@@ -287,7 +287,8 @@ async def test_sums_lead_to_what_they_are_made_of(shop: Place, team: Team) -> No
     one = next(each for each in within(made, NOON - timedelta(days=9)) if each.key)
     requests = f"{team.path}/activity?range=30d&key={one.key}"
     keys = (await operator.get(address)).text
-    for way in (requests, f"{requests}&failures=yes", f"{team.path}/activity?range=30d&failures=yes"):
+    failed = f"{team.path}/activity?range=30d&failures=yes"
+    for way in (requests, f"{requests}&failures=yes", failed):
         assert f'href="/console{escape(way)}"' in keys
     within_a_model = f"{address}&model={quote(one.model, safe='')}"
     one_model = f"{requests}&model={quote(one.model, safe='')}"

@@ -1,9 +1,9 @@
 """Two cookies: of a session, or a visitor who has none yet, and of the project that was open last.
 
-That of the session names it. ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites; over https it
-is ``Secure`` and has the prefix ``__Host-``, which no other host of the same
-domain can set (RFC 6265bis, section 4.1.3). The other is a preference that a
-script sets (static/frame.js): an id, which gives no right.
+That of the session names it. ``HttpOnly`` keeps scripts from it, ``SameSite=Lax``
+other sites; over https it is ``Secure`` and has the prefix ``__Host-``, which no
+other host of the same domain can set (RFC 6265bis, section 4.1.3). The other is
+a preference that a script sets (static/frame.js): an id, which gives no right.
 """
 
 from __future__ import annotations
