@@ -144,9 +144,7 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     assert len(set(heard)) == len(heard) > 2
 
 
-async def test_a_dialog_says_itself_that_the_service_does_not_answer(
-    place: Place, page: Page
-) -> None:
+async def test_a_dialog_says_itself_what_is_wrong(place: Place, page: Page) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)
     await at_keys(page, place, owner)
@@ -156,6 +154,14 @@ async def test_a_dialog_says_itself_that_the_service_does_not_answer(
     await page.click("dialog .button-main")
     await expect(page.locator("dialog [role=alert]")).to_contain_text("does not answer")
     await page.unroute("**/keys/new")
+    await page.click("dialog summary:has-text('Budget')")
+    await page.click("dialog >> text=Add a budget")
+    amount = page.locator("dialog [name=budget_amount]")
+    await amount.fill("few")
+    await amount.press("Enter")
+    await expect(page.locator("dialog .wrong")).to_contain_text("one looks like 25")
+    await expect(amount).to_be_focused()  # what is wrong, not the first field
+    await amount.fill("25")
     await page.click("dialog .button-main")
     await expect(page.locator("#credential")).to_be_visible()
     assert [key.name for key in await place.world.keys.of(actor_of(owner), project.id)] == ["Typed"]
@@ -239,7 +245,7 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -
     )
     async with window() as page:
         await sign_in(page, root(place), owner)
-        for width, path in product((1280, 1100, 390), paths):
+        for width, path in product((1280, 1030, 390), paths):
             await page.set_viewport_size({"width": width, "height": 800})
             await page.goto(f"{root(place)}/projects/{project.id}/{path}")
             wider = "document.documentElement.scrollWidth - innerWidth"

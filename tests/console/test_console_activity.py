@@ -161,7 +161,7 @@ async def test_a_cache_miss_says_why(shop: Place, team: Team) -> None:
 
 async def test_nothing_yet(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
-    assert "No requests yet" in (await visitor.get(f"{team.path}/activity")).text
+    assert "No requests in this period" in (await visitor.get(f"{team.path}/activity")).text
 
 
 def test_attempts_say_why_this_target() -> None:

@@ -41,7 +41,7 @@ async def test_operators_see_and_test_channels(lite: World, tmp_path: Path) -> N
             for words in (
                 *("signed webhook", hook.url.split("/")[2], "ops@example.org, on-call@example.org"),
                 *("has used 50 %, 80 % or 100 % of a budget", "Nothing has been sent yet."),
-                *("expires within 14, 3 or 1 days.", "person that it belongs to gets a letter."),
+                *("expires within 14, 3 or 1 days.", "person that it belongs to gets an e-mail."),
             ):
                 assert words in empty
             assert "hook?team" not in empty
@@ -49,12 +49,12 @@ async def test_operators_see_and_test_channels(lite: World, tmp_path: Path) -> N
             told = (await visitor.get(PAGE)).text
             assert "Provider &lt;b&gt;north&lt;/b&gt; fails" in told
             assert "took it with status 204" in told
-            assert "did not take the letter" in told
+            assert "rejected the e-mail" in told
             hook.words, hook.answers = "no <i>such</i> room", [404]
             for channel, words in (
                 ("ops", 'refused it with status 404. It said: "no <i>such</i> room"'),
                 ("ops", "took it with status 204"),
-                ("team", "127.0.0.1:9 did not take the letter"),
+                ("team", "127.0.0.1:9 rejected the e-mail"),
             ):
                 page = await visitor.post(f"{PAGE}/{channel}/test")
                 assert page.status == 200

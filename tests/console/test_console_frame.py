@@ -14,7 +14,7 @@ from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
 
 from causerie.accounts.audit import AuditFilter
-from causerie.accounts.people import User, actor_of
+from causerie.accounts.people import SYSTEM, User, actor_of
 from causerie.console.origin import Site
 from causerie.console.routes import routes
 from causerie.edge.exchange import Exchange
@@ -49,6 +49,18 @@ async def test_who_is_led_to_sign_in_comes_back_to_the_very_page(place: Place) -
         "/sign-in", {"email": user.email, "password": PASSWORD, "next": back}
     )
     assert entered.target == f"{base}/usage?range=30d&by=key"
+
+
+async def test_pages_of_no_project_lead_to_the_one_that_was_open_last(place: Place) -> None:
+    user = await place.world.person(operator=True)
+    first, second = [
+        await place.world.projects.create(SYSTEM, name, owner=user.id) for name in "AB"
+    ]
+    visitor = await place.visitor_of(user)
+    for last, led in (("", first), (second.id, second), ("prj_other", first)):
+        visitor.cookies["causerie-project"] = last  # as static/frame.js notes it
+        assert (await visitor.get("/")).target == f"/projects/{led.id}/overview"
+        assert f'href="/console/projects/{led.id}/usage"' in (await visitor.get("/operator")).text
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ async def test_many_models_leave_pages_short(bench: Bench) -> None:
     assert (await bench.operator.post(f"{PROVIDERS}/west/models", picked)).status == 303
     assert "All 40 targets" in (await bench.get(PROVIDERS)).text
     page = await bench.get(f"{PROVIDERS}/west")
-    assert "28 more models are left out here" in page.text
+    assert "28 more models are not shown" in page.text
     assert '<strong class="cut" title="west/m39">' in page.text
     found = await bench.get(f"{PROVIDERS}/west/models?find=m39")
     assert " disabled>" in found.text  # it is up to date

@@ -286,7 +286,10 @@ async def test_sums_lead_to_what_they_are_made_of(shop: Place, team: Team) -> No
     assert escape(address) in service
     one = next(each for each in within(made, NOON - timedelta(days=9)) if each.key)
     requests = f"{team.path}/activity?range=30d&key={one.key}"
-    assert escape(requests) in (await operator.get(address)).text
+    keys = (await operator.get(address)).text
+    failed = f"{team.path}/activity?range=30d&failures=yes"
+    for way in (requests, f"{requests}&failures=yes", failed):
+        assert f'href="/console{escape(way)}"' in keys
     within_a_model = f"{address}&model={quote(one.model, safe='')}"
     one_model = f"{requests}&model={quote(one.model, safe='')}"
     assert escape(one_model) in (await operator.get(within_a_model)).text

@@ -252,7 +252,7 @@ async def delete_provider(execution: Execution, key: str) -> None:
     await page.get_by_role("link", name="west", exact=True).click()
     await page.click("summary:has-text('More actions')")
     await page.get_by_role("button", name="Switch off").click()
-    await expect(page.locator(".toast")).to_contain_text("asked no more")
+    await expect(page.locator(".toast")).to_contain_text("no requests go to it")
     with pytest.raises(openai.NotFoundError):
         async with asyncio.timeout(60):
             while True:  # until the service has heard of it

@@ -38,7 +38,7 @@ class Email:
             raise
         if refusal is None:
             return Outcome(delivered=True, words=f"{place} took the letter.")
-        words = f"{place} did not take the letter: {refusal.words}"
+        words = f"{place} rejected the e-mail: {refusal.words}"
         return Outcome(delivered=False, words=words, final=refusal.final)
 
     def _letter(self, message: AlertMessage) -> Letter:

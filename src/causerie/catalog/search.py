@@ -66,7 +66,7 @@ _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
 SORTS = MappingProxyType({name: title for name, (title, _) in _SORTS.items()})
 COSTS = MappingProxyType({"": "Free and paid", "free": "Free", "paid": "Paid"})
 ENDINGS = MappingProxyType(
-    {"": "Deprecated too", "staying": "Not deprecated", "ending": "Deprecated only"}
+    {"": "Include deprecated", "staying": "Exclude deprecated", "ending": "Only deprecated"}
 )
 CONTEXTS = MappingProxyType(
     {

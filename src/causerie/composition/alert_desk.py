@@ -87,7 +87,7 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
     if alerts.key_expiry_days:
         days = _listed(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
         reminds = settings.mail.host is not None and alerts.remind_owners
-        too = " The person that it belongs to gets a letter." if reminds else ""
+        too = " The person that it belongs to gets an e-mail." if reminds else ""
         yield AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
     yield AlertRule(
         kind="job",

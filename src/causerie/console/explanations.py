@@ -129,7 +129,7 @@ def _outcome(record: UsageRecord) -> str:
     if record.status >= 500:
         return "failed"
     if record.status >= 400:
-        return "refused"
+        return "rejected"
     return record.finish.replace("_", " ") if record.finish else "answered"
 
 

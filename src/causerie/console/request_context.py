@@ -18,7 +18,7 @@ from causerie.accounts.projects import ProjectOverview
 from causerie.accounts.rights import Action, Extent, RoleColumn, columns, extent
 from causerie.accounts.sessions import Session, SessionClient, form_token
 from causerie.catalog.page_cache import CachedPage
-from causerie.console.cookies import cookie
+from causerie.console.cookies import cookie, project_in
 from causerie.console.fields import FormFields
 from causerie.console.logos import Logos
 from causerie.console.navigation import NavigationEntry, sections
@@ -272,10 +272,16 @@ class RequestContext:
         found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
-        if current is None and projects:
-            current = projects[0]
+        if current is None:
+            current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
         return {**self._outside(projects, current, self._parts(role)), "role": role}
+
+    def usual(self, projects: Sequence[Project]) -> Project | None:
+        """Return the one that was open last in this browser, else the first."""
+        last = project_in(self.exchange.headers)
+        first = projects[0] if projects else None
+        return next((each for each in projects if each.id == last), first)
 
     async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
         """Return the user's projects, read once by a page that only shows."""

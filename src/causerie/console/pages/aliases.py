@@ -24,7 +24,7 @@ _WORDS = EntryKindWords(
     list_path=_PATH,
     path=_PATH,
     delete_button="Delete alias",
-    deletion="Requests for this model are refused at once. Its usage is kept.",
+    deletion="Requests for this model are rejected at once. Its usage is kept.",
 )
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 

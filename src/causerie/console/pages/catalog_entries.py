@@ -19,7 +19,7 @@ _WORDS = EntryKindWords(
     list_path=_PATH,
     path=_PATH,
     delete_button="Delete model",
-    deletion="It leaves the catalog, and requests for it are refused at once. Its usage is kept.",
+    deletion="It leaves the catalog, and requests for it are rejected at once. Its usage is kept.",
 )
 _COLUMNS = {"id": lambda one: one.name.casefold(), "origin": lambda one: one.origin}
 

@@ -39,9 +39,10 @@ class ModelsPages:
             raise NotFound("There is no such page.")
         if context.user is not None:
             found = await context.accounts.projects.of(context.user)
-            if found:
+            project = context.usual([each for each, _ in found])
+            if project is not None:
                 query = f"?{context.exchange.query}" if context.exchange.query else ""
-                context.go(f"/projects/{found[0][0].id}/models{query}")
+                context.go(f"/projects/{project.id}/models{query}")
                 return
         await self._page(context, "/catalog", public=True)
 

@@ -94,7 +94,7 @@ class OverviewPages:
         """Return the step to a model, which operators take on the page of providers."""
         hint = "There are models to ask." if models else "An operator does this."
         if not models and await context.may(Action.CONFIGURATION_CHANGE):
-            hint = "Pick one and paste its key; or write models into the configuration file."
+            hint = "Choose a provider and paste its API key, or add a model that this service runs."
             if self._service_view.operations is not None:
                 path = "/operator/providers/add/new"
         return FirstStep("Add a provider or a model", hint, models, path)

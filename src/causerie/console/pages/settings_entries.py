@@ -15,7 +15,7 @@ from causerie.errors import InvalidRequest
 from causerie.operations.configuring import Configuring, EntryView
 
 _FORM = "operator/settings_entry.html"
-_PRICE = "Per 1M tokens."
+_PRICE = "$ per 1M tokens."
 _AT_ONCE = "Requests at the same time"
 _REPLICAS = "Processes that share the requests."
 _COLUMNS: Mapping[str, Callable[[EntryView], str]] = {
@@ -56,7 +56,7 @@ MODELS = SettingsKind(
         deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
     ),
     fields=(
-        SettingField("id", "ID", hint="What requests name as their model.", needed=True),
+        SettingField("id", "ID", hint="The `model` of requests.", needed=True),
         SettingField(
             "ref",
             "Weights",
@@ -69,7 +69,7 @@ MODELS = SettingsKind(
             "choice",
             choices=(("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
         ),
-        SettingField("name", "Name", hint="For people.", group="Name and price"),
+        SettingField("name", "Name", hint="Shown in lists. Empty: the ID.", group="Name and price"),
         SettingField("description", "Description", group="Name and price"),
         SettingField(
             "price.prompt", "Input price", hint=_PRICE, placeholder="0", group="Name and price"
@@ -128,7 +128,7 @@ DOORS = SettingsKind(
         deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
     ),
     fields=(
-        SettingField("name", "Name", hint="Lower-case; part of its address.", needed=True),
+        SettingField("name", "Name", hint="Lower case. Part of its base URL.", needed=True),
         SettingField(
             "kind",
             "Kind",
@@ -142,15 +142,15 @@ DOORS = SettingsKind(
         ),
         SettingField(
             "keys",
-            "Who enters",
+            "Access",
             "choice",
-            choices=(("", "as the service says"), ("accounts", "keys that people make here")),
+            choices=(("", "as for the whole service"), ("accounts", "API keys of this console")),
         ),
         SettingField(
             "models",
             "Models",
             "list",
-            "Ids, with `*` at the end for all that begin so. Empty: all.",
+            "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
         ),
         SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
         SettingField("hosts", "Host names", "list", group="Addresses"),
@@ -159,7 +159,7 @@ DOORS = SettingsKind(
             "unknown_params",
             "Unknown fields of requests",
             "choice",
-            choices=(("", "left out, and named in x-request-changes"), ("reject", "refused")),
+            choices=(("", "left out, and named in x-request-changes"), ("reject", "rejected")),
             group="Requests",
         ),
         SettingField(

@@ -6,10 +6,10 @@ from causerie.console.request_context import RequestContext
 
 
 async def show(context: RequestContext) -> None:
-    """Lead to the overview of the first project; without one, what to do about it."""
-    found = await context.accounts.projects.of(context.me)
-    if found:
-        context.go(f"/projects/{found[0][0].id}/overview", done=context.query.get("done"))
+    """Lead to the overview of the project that was open last; without one, what to do about it."""
+    found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
+    if found is not None:
+        context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))
     elif context.me.operator:
         context.go("/operator/projects")
     else:

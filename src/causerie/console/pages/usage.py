@@ -85,11 +85,12 @@ class UsageForm:
         """Return the grouping of times to the first token: none are kept by label."""
         return self.by if self.by in TIMED else By.MODEL
 
-    def requests_of(self, group: str) -> str:
-        """Return the query of the page of single requests, for those of a key or a tag."""
-        narrowed = {str(self.by): group, "model": self.model, "user": self.user}
-        fields = {name: value for name, value in narrowed.items() if value}
-        return "?" + urlencode({**self.period.fields(), **fields})
+    def requests_of(self, group: str = "", *, failures: bool = False) -> str:
+        """Return the query of the page of single requests: of a group, or of all of them."""
+        narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
+        fields = {str(name): value for name, value in narrowed if value}
+        only = {"failures": "yes"} if failures else {}
+        return "?" + urlencode({**self.period.fields(), **fields, **only})
 
     @property
     def fields(self) -> Mapping[str, str]:

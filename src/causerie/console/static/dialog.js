@@ -51,9 +51,11 @@ document.addEventListener("click", (event) => {
 
 /** Below, or in the dialog, which covers what is below. */
 function say(text) {
+  if ([...document.querySelectorAll("[data-told]")].some((each) => each.textContent === text)) return; // it says so still
   const told = document.createElement("div");
   told.textContent = text;
   told.setAttribute("role", "alert");
+  told.dataset.told = "";
   const buttons = dialog?.open ? inside.querySelector("form > .buttons-end") : null;
   told.className = buttons ? "note note-bad" : "toast";
   if (buttons) buttons.before(told);
@@ -62,5 +64,8 @@ function say(text) {
 }
 
 for (const kind of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
-  document.addEventListener(kind, () => say("That did not work: the service does not answer. Try again."));
+  document.addEventListener(kind, (event) => {
+    const polls = event.detail.elt?.getAttribute("hx-trigger")?.startsWith("every"); // nobody pressed anything
+    say(polls ? "The service does not answer. The figures on this page are old." : "That did not work: the service does not answer. Try again.");
+  });
 }

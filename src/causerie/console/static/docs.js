@@ -17,7 +17,7 @@ let read = null; // the link in the contents to what is being read
 const part = (form, name) => form.querySelector(`[data-${name}]`);
 
 // In a narrow window all operations with their fields are many screens: what they hold is closed there.
-const narrowed = matchMedia("(max-width: 46rem)");
+const narrowed = matchMedia("(max-width: 48rem)");
 const folds = [...document.querySelectorAll("details.docs-fold")];
 
 function fold() {

@@ -110,6 +110,13 @@ for (const toast of document.querySelectorAll(".toast")) {
   setTimeout(() => toast.remove(), 6000);
 }
 
+// Pages of no project, as those of operators, lead back to the one that was open last.
+const project = location.pathname.match(/^(\/[^/]+)\/projects\/([^/]+)/);
+if (project) {
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `causerie-project=${project[2]}; path=${project[1]}/; max-age=31536000; samesite=lax${secure}`;
+}
+
 // The notice of an address is said once: reloading the page does not say it again.
 const here = new URL(location.href);
 if (here.searchParams.has("done")) {
