@@ -172,7 +172,7 @@ class EngineChild(Generic[C]):
 
 
 def _how(code: int) -> str:
-    """Return how a process ended; a status over 128 is a signal, as shells and our children tell."""
+    """Return how a process ended; a status over 128 is a signal, as in shells and children."""
     number = -code if code < 0 else code - 128
     if number not in signal.valid_signals():
         return f"exit status {code}"
