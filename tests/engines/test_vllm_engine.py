@@ -310,6 +310,13 @@ async def test_a_program_that_is_not_there(folder: Path) -> None:
         await engine.start()
 
 
+async def test_a_program_that_ends_by_a_signal(folder: Path) -> None:
+    """As a build for other processors does, without a word."""
+    (folder / "vllm").write_text("#!/bin/sh\nkill -ILL $$\n")
+    with pytest.raises(EngineFailed, match=r"signal 4 \(Illegal instruction\)"):
+        await VllmEngine("m", folder, options(folder)).start()
+
+
 async def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"has no config\.json"):
         VllmEngine("m", tmp_path, VllmOptions())

@@ -10,31 +10,49 @@ import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from hostedkit import Office, office
 from test_vllm_engine import asked, behave
 from test_vllm_pool import Place
 from waiting import eventually
 from workerkit import Setup, body, two_workers
 
+from causerie.accounts.bounds import Budget, LimitsAndBudgets
+from causerie.accounts.issuing import NewKey
+from causerie.metering.ledger import UsageRecord
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATH = "/v1/chat/completions"
+OWN = "/endpoints/own/v1/chat/completions"
+HOSTED = "/hosted/v1/chat/completions"
 TEMPLATE = "{% for one in messages %}{{ one.content }}{% endfor %}{# <tool_call> <think> #}"
 CONFIG = """
 [server]
 workers = 2
+
+[store]
+folder = "data"
+
+[[doors]]
+name = "own"
+
+[[doors]]
+name = "hosted"
+kind = "hosted"
 
 [[models]]
 id = "m"
 engine = "vllm"
 ref = "{folder}"
 preload = true
+price = {{{{ prompt = "1000", completion = "2000" }}}}
 queue = {{{{ max_waiting = 3 }}}}
 [models.vllm]
 addresses = [{addresses}]
@@ -44,11 +62,31 @@ parallel = 2
 
 @dataclass
 class Pool:
-    """A service whose model is a pool of two servers, with two slots each."""
+    """A service whose model is a pool of two servers, with two slots each, and its database."""
 
     made: Setup
     folder: Path
     every: list[Place]
+    books: Office
+
+    @asynccontextmanager
+    async def caller(self, key: NewKey) -> AsyncIterator[Setup]:
+        """The service as it is for who comes with a key, on connections of its own."""
+        headers = {"Authorization": f"Bearer {key.credential}"}
+        root = self.made.service.root
+        async with aiohttp.ClientSession(root, headers=headers) as session:
+            yield replace(self.made, session=session, path=HOSTED)
+
+    async def records(self, key: NewKey, number: int) -> list[UsageRecord]:
+        """Those of a key, once there are so many."""
+        await eventually(lambda: self._recorded(key, number))
+        return await self._records(key)
+
+    async def _recorded(self, key: NewKey, number: int) -> bool:
+        return len(await self._records(key)) >= number
+
+    async def _records(self, key: NewKey) -> list[UsageRecord]:
+        return [one for one in await self.books.records() if one.key == key.key.id]
 
     def behave(self, how: str) -> None:
         """Have all servers do this."""
@@ -75,10 +113,11 @@ class Pool:
         """So many requests are at the servers."""
         return sum(place.server.running for place in self.every) == number
 
-    async def stream(self) -> AsyncGenerator[str, None]:
+    async def stream(self, caller: Setup | None = None) -> AsyncGenerator[str, None]:
         """The content of a stream, piece by piece; it must end as it should."""
         asked_for = body("m", stream=True, max_tokens=4000)
-        async with self.made.session.post(PATH, json=asked_for) as answer:
+        asks = caller or self.made
+        async with asks.session.post(asks.path, json=asked_for) as answer:
             assert answer.status == 200, await answer.text()
             async for line in answer.content:
                 if line.startswith(b"data: {"):
@@ -100,7 +139,7 @@ def configuration(folder: Path, every: list[Place]) -> str:
 
 @asynccontextmanager
 async def serving_pool(folder: Path) -> AsyncIterator[Pool]:
-    async with AsyncExitStack() as stack:
+    async with office(folder / "data") as books, AsyncExitStack() as stack:
         every = [Place(folder / str(number), context=4096) for number in range(2)]
         for place in every:
             (place.folder / "chat_template.jinja").write_text(TEMPLATE)
@@ -108,8 +147,8 @@ async def serving_pool(folder: Path) -> AsyncIterator[Pool]:
             stack.push_async_callback(place.go)
         text = configuration(every[0].folder, every)
         made = await stack.enter_async_context(two_workers(folder, text))
-        made.path = PATH
-        pool = Pool(made, folder, every)
+        made.path = OWN
+        pool = Pool(made, folder, every, books)
         await eventually(lambda: pool.reads("engine_slots", 4))
         yield pool
 
@@ -153,14 +192,37 @@ async def ended(tasks: list[asyncio.Task[Any]], number: int) -> bool:
     return sum(task.done() for task in tasks) >= number
 
 
+async def test_a_budget_is_that_of_the_service(pool: Pool) -> None:
+    bounds = LimitsAndBudgets((), (Budget(Decimal("0.000001")),))
+    key = await pool.books.key(bounds=bounds, models=frozenset({"m"}))
+    pool.behave("hold")
+    async with pool.caller(key) as caller:
+        waiting = [asyncio.create_task(caller.ask("m")) for _ in range(8)]
+        await eventually(lambda: ended(waiting, 7))
+        pool.behave("")
+        answers = await asyncio.gather(*waiting)
+        # The one that crosses the line is let in, and no other while it runs or after it.
+        assert Counter(status for status, _ in answers) == {200: 1, 402: 7}
+        assert {(await caller.ask("m"))[0] for _ in range(2)} == {402}
+    (usage,) = [answer["usage"] for status, answer in answers if status == 200]
+    found = await pool.records(key, 10)
+    assert Counter(one.status for one in found) == {200: 1, 402: 9}
+    (paid,) = [one for one in found if one.status == 200]
+    assert (paid.prompt, paid.completion) == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert paid.cost == (1000 * paid.prompt + 2000 * paid.completion) / Decimal(1_000_000)
+    elsewhere = await pool.books.key(doors=frozenset({"own"}))
+    async with pool.caller(elsewhere) as caller:
+        assert {(await caller.ask("m"))[0] for _ in range(2)} == {403}
+
+
 async def test_a_killed_worker_frees_its_slots(pool: Pool) -> None:
     pool.behave("hold")
-    async with aiohttp.ClientSession(pool.made.service.root) as session:  # dealt in turn
+    key = await pool.books.key()
+    async with pool.caller(key) as caller:  # whose connections are dealt in turn
 
         async def ask() -> int:
             try:
-                async with session.post(PATH, json=body("m")) as answer:
-                    return answer.status
+                return (await caller.ask("m"))[0]
             except aiohttp.ClientError:
                 return 0
 
@@ -172,6 +234,10 @@ async def test_a_killed_worker_frees_its_slots(pool: Pool) -> None:
         await eventually(lambda: pool.generating(left))
         pool.behave("")
         assert Counter(await asyncio.gather(*waiting)) == {200: left, 0: 4 - left}
+    found = await pool.records(key, 4)
+    assert Counter(one.code for one in found) == {None: left, "interrupted": 4 - left}
+    assert {one.cost > 0 for one in found if one.code is None} == {True}
+    assert {one.cost for one in found if one.code} == {Decimal(0)}
     await eventually(lambda: replaced(pool.made))
 
 
@@ -182,7 +248,16 @@ async def replaced(made: Setup) -> bool:
 
 async def test_another_server_goes_on_with_a_stream(pool: Pool) -> None:
     pool.behave("endless")
-    stream = pool.stream()
+    key = await pool.books.key()
+    async with pool.caller(key) as caller:
+        began, again = await goes_on(pool, pool.stream(caller))
+    (record,) = await pool.records(key, 1)
+    assert (record.status, record.prompt) == (200, len(began))
+    assert record.completion > len(again) - len(began)
+
+
+async def goes_on(pool: Pool, stream: AsyncGenerator[str, None]) -> tuple[list[int], list[int]]:
+    """A stream whose server goes away; what the first and the second server were asked."""
     text = await anext(stream)
     (lost,) = [place for place in pool.every if place.server.running]
     (other,) = [place for place in pool.every if place is not lost]
@@ -195,6 +270,7 @@ async def test_another_server_goes_on_with_a_stream(pool: Pool) -> None:
     assert len(again) > len(began)
     await lost.come()
     pool.behave("")
+    return began, again
 
 
 def last_prompt(place: Place) -> list[int]:

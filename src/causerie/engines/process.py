@@ -6,6 +6,7 @@ Its engine defines the first message to it, and its report that it has loaded.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -100,7 +101,7 @@ class EngineProcess:
         """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()
         await asyncio.wait({self._reader})
-        return f"signal {-code}" if code < 0 else f"exit status {code}"
+        return _how(code)
 
     async def end(self) -> None:
         """End it, also where nobody waits for that any more; leave to the kernel what it holds."""
@@ -168,6 +169,15 @@ class EngineChild(Generic[C]):
             await self.client.close()
         finally:
             await self._process.end()
+
+
+def _how(code: int) -> str:
+    """Return how a process ended; a status over 128 is a signal, as in shells and children."""
+    number = -code if code < 0 else code - 128
+    if number not in signal.valid_signals():
+        return f"exit status {code}"
+    said = signal.strsignal(number)
+    return f"signal {number} ({said})" if said else f"signal {number}"
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
