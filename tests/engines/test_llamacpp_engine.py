@@ -29,6 +29,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.llamacpp import process
 from causerie.engines.llamacpp.chunked_prefill import ChunkedPrefill
+from causerie.engines.llamacpp.client import completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
@@ -452,8 +453,10 @@ async def test_stopped_leaves_no_process_and_no_socket(tiny_gguf: Path, short_fo
     await engine.start()
     pid = engine.pid
     assert pid is not None
+    assert engine._cores() == engine._launch.threads
     assert len(list(short_folder.iterdir())) == 1
     await engine.stop()
+    assert engine._cores() is None
     assert not list(short_folder.iterdir())
     assert engine.status().state is EngineState.ABSENT
     with pytest.raises(ProcessLookupError):
@@ -469,7 +472,10 @@ async def test_more_slots_than_a_batch_was_to_have_tokens(tiny_gguf: Path) -> No
 
 
 async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
-    """Repetition is proposed in all slots at once, and a batch holds it."""
+    """Repetition is proposed in all slots at once, and a batch holds it.
+
+    Also where a slot held another prompt before.
+    """
     counted = " ".join(f"{n} bottles of beer on the wall," for n in range(1, 9))
     alone = LlamaCppEngine("small", gguf, OPTIONS)
     await alone.start()
@@ -486,6 +492,13 @@ async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
     made = await asyncio.gather(*(run(engine, each) for each in requests))
     assert [text(each) for each in made] == wanted
     assert engine.restarts == 0
+    said = list(range(1000, 1040))  # nothing like what the slot held before
+    grammar = "%llguidance {}\nstart: " + " ".join(f"<[{id}]>" for id in said[13:30])
+    again = TextRequest([*said, *said[:13]], 17, GREEDY, grammar=grammar)
+    body = {**completion_body(again, 0), "stream": False}
+    answer = await engine._client().ask("POST", "/completion", body)
+    assert answer["tokens"] == said[13:30]
+    assert answer["timings"]["draft_n_accepted"] > 0
     await engine.stop()
 
 

@@ -157,8 +157,11 @@ def _speculate(params: Any, launch: dict[str, Any]) -> None:
         params.speculative.draft.n_max = launch["drafted"]
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
     elif launch["drafted"]:
-        params.speculative.ngram_map_k.size_m = launch["drafted"]
-        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K]
+        # The engine's other searches by n-gram keep what they know of a slot when another prompt
+        # enters it, and then find nothing there.
+        repeats = params.speculative.ngram_simple
+        repeats.size_n = repeats.size_m = launch["drafted"]
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
 
 
 def _has_gpu(launch: dict[str, Any]) -> bool:

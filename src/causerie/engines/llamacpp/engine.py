@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from causerie.engines.base import (
 from causerie.engines.embedded import EmbeddedEngine, gguf_model
 from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.core_changes import tell_core_changes
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.options import (
     Launch,
@@ -32,6 +34,7 @@ from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.requantize import SlowWeights
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.machine_part import cores
 from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.footprint import kv_bytes_per_token
@@ -73,6 +76,9 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
+        self._part = options.part
+        self._chosen_threads = options.threads is None
+        self._telling: asyncio.Task[None] | None = None  # of changes of the cores
         self._partial: PartialTokens  # read with the words
 
     @property
@@ -112,8 +118,26 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     async def _child(self) -> LlamaCppChild:
         return await spawn(self._launch, self._load_seconds, self._pulse, self._prompts)
 
+    async def start(self) -> None:
+        """Load the model, and tell from then on when its cores change."""
+        await super().start()
+        if self._chosen_threads:
+            telling = tell_core_changes(self._model, self._launch.threads, self._cores)
+            self._telling = asyncio.get_running_loop().create_task(telling)
+
+    def _cores(self) -> int | None:
+        """Return the cores of the child process now; ``None`` where there is no process."""
+        with suppress(ProcessLookupError):
+            return cores(part=self._part, process=self.pid) if self.pid is not None else None
+        return None
+
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
+        telling, self._telling = self._telling, None
+        if telling is not None:
+            telling.cancel()
+            with suppress(asyncio.CancelledError):
+                await telling
         await super().stop()
         self._prompts.close()
 
