@@ -45,6 +45,10 @@ _MOST_PROMPT_CACHE = 8 * 2**30
 class LlamaCppOptions:
     """Configured options; ``None`` is chosen from the machine."""
 
+    command: str | None = None
+    """The program of a native build; ``None`` for the package that comes with the service."""
+    args: tuple[str, ...] = ()
+    """Further arguments of that program."""
     context: int | Literal["auto"] | None = None
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
     parallel: int | None = None
@@ -78,6 +82,8 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
+    command: str | None
+    args: tuple[str, ...]
     context: int
     parallel: int
     cache_tokens: int
@@ -141,6 +147,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     ]
     return Launch(
         weights=str(weights),
+        command=options.command,
+        args=options.args,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,
