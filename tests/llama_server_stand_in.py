@@ -84,7 +84,7 @@ def _event(item: dict[str, Any]) -> bytes:
 
 def _serve(folder: Path, arguments: list[str]) -> None:
     started = {"pid": os.getpid(), "arguments": arguments, "environment": dict(os.environ)}
-    started["folder"] = os.getcwd()
+    started["folder"] = str(Path.cwd())
     (folder / "started.json").write_text(json.dumps(started))
     path = arguments[arguments.index("--host") + 1]
     with socketserver.ThreadingUnixStreamServer(path, _Handler) as server:

@@ -54,7 +54,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         weights: Path = request.getfixturevalue("gguf")
         native = request.param == "llamacpp-native"
         command = request.getfixturevalue("llama_server") if native else None
-        options = LlamaCppOptions(command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
+        options = LlamaCppOptions(command=command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
         engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:

@@ -28,7 +28,8 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
 async def main():
-    options = LlamaCppOptions(*sys.argv[2:], context=256, parallel=1, threads=1)
+    command = (*sys.argv[2:], None)[0]
+    options = LlamaCppOptions(context=256, parallel=1, threads=1, command=command)
     engine = LlamaCppEngine("a", Path(sys.argv[1]), options)
     await engine.start()
     print(engine.pid, flush=True)
@@ -46,7 +47,7 @@ def command(request: pytest.FixtureRequest) -> str | None:
 
 @asynccontextmanager
 async def running(weights: Path, command: str | None) -> AsyncIterator[LlamaCppEngine]:
-    options = LlamaCppOptions(command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
+    options = LlamaCppOptions(command=command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
     engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
@@ -70,6 +71,16 @@ async def gone(pid: int) -> None:
     finally:
         loop.remove_reader(handle)
         os.close(handle)
+
+
+def family(pid: int) -> list[int]:
+    """Return the process and those that it has started."""
+    started = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return [pid, *started]
 
 
 async def another(engine: LlamaCppEngine, pid: int) -> None:
@@ -116,21 +127,18 @@ async def test_signals_to_all_processes_of_the_service_do_not_end_it(
 
 
 @needs_pidfd
-async def test_stopping_ends_the_process(
-    gguf: Path, command: str | None
-) -> None:
+async def test_stopping_ends_the_process(gguf: Path, command: str | None) -> None:
     async with running(gguf, command) as engine:
-        pid = engine.pid
-        assert pid is not None
-    await gone(pid)
+        assert engine.pid is not None
+        processes = family(engine.pid)
+    for pid in processes:
+        await gone(pid)
     assert engine.status().state is EngineState.ABSENT
     assert engine.pid is None
 
 
 @needs_pidfd
-async def test_stopping_in_the_middle_ends_the_generation(
-    gguf: Path, command: str | None
-) -> None:
+async def test_stopping_in_the_middle_ends_the_generation(gguf: Path, command: str | None) -> None:
     async with running(gguf, command) as engine:
         prompt = await Subject(engine, await engine.facts()).prompt("Tell me a story.")
         pid = engine.pid
@@ -144,19 +152,18 @@ async def test_stopping_in_the_middle_ends_the_generation(
 
 
 @needs_pidfd
-async def test_no_orphan_when_the_parent_is_killed(
-    gguf: Path, command: str | None
-) -> None:
+async def test_no_orphan_when_the_parent_is_killed(gguf: Path, command: str | None) -> None:
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PARENT, str(gguf), *([command] if command else ())),
         stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None
     child = int(await parent.stdout.readline())
-    os.kill(child, 0)  # it is there
+    processes = family(child)
     parent.kill()
     await parent.wait()
-    await gone(child)
+    for pid in processes:
+        await gone(pid)
 
 
 async def test_an_abandoned_generation_frees_the_slot_of_the_process(
@@ -189,4 +196,4 @@ async def test_a_model_that_is_cut_off_is_refused(
     with gguf.open("rb") as whole:
         file.write_bytes(whole.read(4_000_000))
     with pytest.raises(EngineFailed, match=r"cut\.gguf"):
-        await LlamaCppEngine("a", file, LlamaCppOptions(command, context=256)).start()
+        await LlamaCppEngine("a", file, LlamaCppOptions(command=command, context=256)).start()

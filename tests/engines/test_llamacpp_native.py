@@ -34,13 +34,20 @@ BUILD = NativeBuild("/opt/llama-server", "0.5.0-b11549", gpu=False)
 
 def engine_of(weights: Path, command: str, **options: Any) -> LlamaCppEngine:
     chosen = {"context": 256, "parallel": 2, "threads": 1, **options}
-    return LlamaCppEngine("small", weights, LlamaCppOptions(command, **chosen))
+    return LlamaCppEngine("small", weights, LlamaCppOptions(command=command, **chosen))
 
 
 def started(folder: Path) -> dict[str, Any]:
     """What the program was started with."""
     said: dict[str, Any] = json.loads((folder / "started.json").read_text())
     return said
+
+
+async def until_back(engine: LlamaCppEngine) -> None:
+    """Wait for the restart of a process, of which nothing tells."""
+    async with asyncio.timeout(60):
+        while engine.status().restarts < 1 or engine.status().state is not EngineState.READY:  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.02)
 
 
 async def gone(pid: int) -> None:
@@ -79,9 +86,7 @@ async def test_the_life_of_a_program(
         facts = await engine.facts()
         assert facts.fingerprint.startswith("llamacpp-0.5.0-dev-b11549-llama-")
         os.kill(said["pid"], signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while engine.status().restarts < 1 or engine.status().state is not EngineState.READY:
-                await asyncio.sleep(0.02)
+        await until_back(engine)
         async with engine.generate(TextRequest([1, 2], 1)) as outputs:
             assert [output async for output in outputs]
     finally:
@@ -101,7 +106,10 @@ async def test_the_life_of_a_program(
             r"\(0.5.0-dev-b11549\) could not load .*tiny.gguf: srv load_model: failed to load",
         ),
         (
-            ["echo 'llama-server: error while loading shared libraries: libcuda.so.1' >&2", "exit 9"],
+            [
+                "echo 'llama-server: error while loading shared libraries: libcuda.so.1' >&2",
+                "exit 9",
+            ],
             "error while loading shared libraries: libcuda.so.1",
         ),
         (["exit 3"], "exit status 3"),

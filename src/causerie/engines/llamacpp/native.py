@@ -49,7 +49,7 @@ class NativeBuild:
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
         """
-        return str(Path(self.program).resolve().parent)
+        return str(_folder(Path(self.program)))
 
     def computes_on_gpu(self, launch: Launch) -> bool:
         """Return whether the model is on a GPU."""
@@ -89,11 +89,7 @@ async def examine(command: str, devices: str | None) -> NativeBuild:
 
     It sees only ``devices``, if those are not ``None``.
     """
-    wrong = await asyncio.to_thread(missing, command)
-    found = shutil.which(command)
-    if found is None:
-        raise LoadFailed(f"the program {wrong}")
-    program = str(Path(found).absolute())
+    program = await asyncio.to_thread(_found, command)
     environ = native_environment(devices)
     said = await _said(program, "--version", environ)
     version = _VERSION.search(said)
@@ -105,7 +101,7 @@ async def examine(command: str, devices: str | None) -> NativeBuild:
     devices_found = _DEVICE.findall(await _said(program, "--list-devices", environ))
     number, build = version.groups()
     return NativeBuild(
-        program=program,
+        program=str(program),
         version=f"{number}-b{build}" if build else number,
         gpu=any(not name.startswith(_NO_GPU) for name in devices_found),
     )
@@ -204,7 +200,19 @@ def any_error(tail: Iterable[str]) -> str:
     return said[0].strip()[:300] if said else ""
 
 
-async def _said(program: str, question: str, environ: Mapping[str, str]) -> str:
+def _found(command: str) -> Path:
+    """Return the program's path; raise :class:`LoadFailed`."""
+    found = shutil.which(command)
+    if found is None:
+        raise LoadFailed(f"the program {missing(command)}")
+    return Path(found).absolute()
+
+
+def _folder(program: Path) -> Path:
+    return program.resolve().parent
+
+
+async def _said(program: Path, question: str, environ: Mapping[str, str]) -> str:
     """Return what the program writes; raise :class:`LoadFailed` where it cannot be run."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -214,7 +222,7 @@ async def _said(program: str, question: str, environ: Mapping[str, str]) -> str:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environ,
-            cwd=Path(program).resolve().parent,  # see NativeBuild.folder
+            cwd=await asyncio.to_thread(_folder, program),
         )
     except OSError as error:
         raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
@@ -222,9 +230,7 @@ async def _said(program: str, question: str, environ: Mapping[str, str]) -> str:
         async with asyncio.timeout(_ANSWER_SECONDS):
             output, _ = await process.communicate()
     except TimeoutError:
-        raise LoadFailed(
-            f"{program} {question} did not end within {_ANSWER_SECONDS:g} s"
-        ) from None
+        raise LoadFailed(f"{program} {question} did not end within {_ANSWER_SECONDS:g} s") from None
     finally:
         with suppress(ProcessLookupError):
             process.kill()

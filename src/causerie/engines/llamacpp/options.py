@@ -45,10 +45,6 @@ _MOST_PROMPT_CACHE = 8 * 2**30
 class LlamaCppOptions:
     """Configured options; ``None`` is chosen from the machine."""
 
-    command: str | None = None
-    """The program of a native build; ``None`` for the package that comes with the service."""
-    args: tuple[str, ...] = ()
-    """Further arguments of that program."""
     context: int | Literal["auto"] | None = None
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
     parallel: int | None = None
@@ -75,6 +71,10 @@ class LlamaCppOptions:
     """The folder of weights, for converted ones; ``None`` converts nothing."""
     part: MachinePart = WHOLE
     """Part of the machine that cores, memory and devices are taken from."""
+    command: str | None = None
+    """The program of a native build; ``None`` for the package that comes with the service."""
+    args: tuple[str, ...] = ()
+    """Further arguments of that program."""
 
 
 @dataclass(frozen=True, slots=True)
