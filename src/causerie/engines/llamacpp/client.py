@@ -237,6 +237,7 @@ class LlamaCppClient:
         """
         async with self._slots.hold(self, request.prompt, 1) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
+            body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:
                 body["logit_bias"] = [*body.get("logit_bias", ()), *allowed.biases(body)]
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
