@@ -32,7 +32,7 @@ async def main():
     options = LlamaCppOptions(context=256, parallel=1, threads=1, command=command)
     engine = LlamaCppEngine("a", Path(sys.argv[1]), options)
     await engine.start()
-    print(engine.pid, flush=True)
+    print("pid", engine.pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -158,7 +158,9 @@ async def test_no_orphan_when_the_parent_is_killed(gguf: Path, command: str | No
         stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None
-    child = int(await parent.stdout.readline())
+    while not (line := await parent.stdout.readline()).startswith(b"pid "):
+        assert line, "it ended"
+    child = int(line.split()[1])
     processes = family(child)
     parent.kill()
     await parent.wait()

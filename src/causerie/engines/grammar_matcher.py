@@ -286,7 +286,9 @@ class Guided:
 
     def _taken(self, token: Token) -> Token:
         self._made.append(token.id)
-        return structs.replace(token, text=self._spelling(token.id))
+        # An engine that was asked for one token alone knows nothing of a character around it.
+        raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)
+        return structs.replace(token, text=self._spelling(token.id), raw=raw)
 
 
 def _holds(mask: bytes, id: int) -> bool:

@@ -34,7 +34,7 @@ _TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build 
 
 @dataclass(frozen=True, slots=True)
 class NativeBuild:
-    """What a program says of itself."""
+    """Facts that a program reports about itself."""
 
     program: str
     """Path."""
