@@ -56,6 +56,12 @@ openvino: $(VENV)/.dev ## Install OpenVINO GenAI beside the rest, and ask the co
 		CAUSERIE_TEST_GGUF="$$weights" \
 		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k openvino $(ARGS)
 
+llamacpp: $(VENV)/.dev ## Ask the contract of engines of a native llama.cpp: LLAMA_SERVER=its program
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" \
+		CAUSERIE_TEST_LLAMA_SERVER="$(or $(LLAMA_SERVER),$(error name the program: make llamacpp LLAMA_SERVER=/opt/llama.cpp/bin/llama-server))" \
+		$(BIN)/python -m pytest tests/contract -k native $(ARGS)
+
 vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: VLLM=its program
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		"$$(dirname "$(or $(VLLM),$(error name the program: make vllm VLLM=/opt/vllm/bin/vllm))")/python" \

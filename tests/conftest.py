@@ -77,6 +77,15 @@ def tiny_gguf(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def llama_server() -> str:
+    """``CAUSERIE_TEST_LLAMA_SERVER``: the program of a native build of llama.cpp."""
+    command = os.environ.get("CAUSERIE_TEST_LLAMA_SERVER")
+    if not command:
+        pytest.skip("needs a llama-server; `make llamacpp LLAMA_SERVER=...` names one")
+    return command
+
+
+@pytest.fixture(scope="session")
 def vllm() -> Vllm:
     """``CAUSERIE_TEST_VLLM`` with the model folder ``CAUSERIE_TEST_VLLM_MODEL``.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,17 @@ def test_nothing_runs() -> None:
 def test_memory_of_a_process() -> None:
     assert (resident(os.getpid()) or 0) > 10_000_000
     assert resident(None) is None
+    shell = subprocess.Popen(
+        ["sh", "-c", "cat; :"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    with shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(b"\n")
+        assert shell.stdout.read(1)  # so `cat` runs below the shell
+        own = int(Path(f"/proc/{shell.pid}/statm").read_text().split()[1])
+        assert (resident(shell.pid) or 0) > own * os.sysconf("SC_PAGE_SIZE")
+        shell.stdin.close()
 
 
 def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from causerie.protocol.parameters import refused_by
     params=[
         "fake",
         pytest.param("llamacpp", marks=pytest.mark.engine),
+        pytest.param("llamacpp-native", marks=pytest.mark.engine),
         pytest.param("openvino", marks=pytest.mark.engine),
         pytest.param("openvino-folder", marks=pytest.mark.engine),
         pytest.param("vllm", marks=pytest.mark.engine),
@@ -51,11 +52,13 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = VllmEngine("a", vllm.folder, _options(vllm))
     else:
         weights: Path = request.getfixturevalue("gguf")
-        options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
+        native = request.param == "llamacpp-native"
+        command = request.getfixturevalue("llama_server") if native else None
+        options = LlamaCppOptions(command=command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
         engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
-        lacks = refused_by(request.param.removesuffix("-folder"))
+        lacks = refused_by(request.param.partition("-")[0])
         if request.param.startswith("openvino"):
             lacks |= {"cached_tokens"}
         yield Subject(engine, await engine.facts(), lacks)

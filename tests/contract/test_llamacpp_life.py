@@ -28,19 +28,26 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
 async def main():
-    options = LlamaCppOptions(context=256, parallel=1, threads=1)
+    command = (*sys.argv[2:], None)[0]
+    options = LlamaCppOptions(context=256, parallel=1, threads=1, command=command)
     engine = LlamaCppEngine("a", Path(sys.argv[1]), options)
     await engine.start()
-    print(engine.pid, flush=True)
+    print("pid", engine.pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
 """
 
 
+@pytest.fixture(params=["package", "native"])
+def command(request: pytest.FixtureRequest) -> str | None:
+    """The program that runs the model, or ``None`` for the package that the service brings."""
+    return request.getfixturevalue("llama_server") if request.param == "native" else None
+
+
 @asynccontextmanager
-async def running(weights: Path) -> AsyncIterator[LlamaCppEngine]:
-    options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
+async def running(weights: Path, command: str | None) -> AsyncIterator[LlamaCppEngine]:
+    options = LlamaCppOptions(command=command, context=CONTEXT, parallel=SLOTS, threads=THREADS)
     engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
@@ -66,6 +73,16 @@ async def gone(pid: int) -> None:
         os.close(handle)
 
 
+def family(pid: int) -> list[int]:
+    """Return the process and those that it has started."""
+    started = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return [pid, *started]
+
+
 async def another(engine: LlamaCppEngine, pid: int) -> None:
     """Return once another process of the engine is ready. A restart has no event to wait for."""
     async with asyncio.timeout(60):
@@ -75,8 +92,10 @@ async def another(engine: LlamaCppEngine, pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_killed_process_fails_what_runs_and_comes_back(gguf: Path) -> None:
-    async with running(gguf) as engine:
+async def test_a_killed_process_fails_what_runs_and_comes_back(
+    gguf: Path, command: str | None
+) -> None:
+    async with running(gguf, command) as engine:
         subject = Subject(engine, await engine.facts())
         prompt = await subject.prompt("Tell me a story.")
         pid = engine.pid
@@ -93,9 +112,11 @@ async def test_a_killed_process_fails_what_runs_and_comes_back(gguf: Path) -> No
         assert len((await subject.run(TextRequest(prompt, 3, ignore_eos=True))).tokens) == 3
 
 
-async def test_signals_to_all_processes_of_the_service_do_not_end_it(gguf: Path) -> None:
+async def test_signals_to_all_processes_of_the_service_do_not_end_it(
+    gguf: Path, command: str | None
+) -> None:
     """The service itself says when: it may reload, or finish running answers first."""
-    async with running(gguf) as engine:
+    async with running(gguf, command) as engine:
         subject = Subject(engine, await engine.facts())
         assert engine.pid is not None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -106,18 +127,19 @@ async def test_signals_to_all_processes_of_the_service_do_not_end_it(gguf: Path)
 
 
 @needs_pidfd
-async def test_stopping_ends_the_process(gguf: Path) -> None:
-    async with running(gguf) as engine:
-        pid = engine.pid
-        assert pid is not None
-    await gone(pid)
+async def test_stopping_ends_the_process(gguf: Path, command: str | None) -> None:
+    async with running(gguf, command) as engine:
+        assert engine.pid is not None
+        processes = family(engine.pid)
+    for pid in processes:
+        await gone(pid)
     assert engine.status().state is EngineState.ABSENT
     assert engine.pid is None
 
 
 @needs_pidfd
-async def test_stopping_in_the_middle_ends_the_generation(gguf: Path) -> None:
-    async with running(gguf) as engine:
+async def test_stopping_in_the_middle_ends_the_generation(gguf: Path, command: str | None) -> None:
+    async with running(gguf, command) as engine:
         prompt = await Subject(engine, await engine.facts()).prompt("Tell me a story.")
         pid = engine.pid
         assert pid is not None
@@ -130,20 +152,26 @@ async def test_stopping_in_the_middle_ends_the_generation(gguf: Path) -> None:
 
 
 @needs_pidfd
-async def test_no_orphan_when_the_parent_is_killed(gguf: Path) -> None:
+async def test_no_orphan_when_the_parent_is_killed(gguf: Path, command: str | None) -> None:
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PARENT, str(gguf)), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", PARENT, str(gguf), *([command] if command else ())),
+        stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None
-    child = int(await parent.stdout.readline())
-    os.kill(child, 0)  # it is there
+    while not (line := await parent.stdout.readline()).startswith(b"pid "):
+        assert line, "it ended"
+    child = int(line.split()[1])
+    processes = family(child)
     parent.kill()
     await parent.wait()
-    await gone(child)
+    for pid in processes:
+        await gone(pid)
 
 
-async def test_an_abandoned_generation_frees_the_slot_of_the_process(gguf: Path) -> None:
-    async with running(gguf) as engine:
+async def test_an_abandoned_generation_frees_the_slot_of_the_process(
+    gguf: Path, command: str | None
+) -> None:
+    async with running(gguf, command) as engine:
         subject = Subject(engine, await engine.facts())
         prompt = await subject.prompt("Tell me a story.")
         async with engine.generate(TextRequest(prompt, 450, ignore_eos=True)) as output:
@@ -163,9 +191,11 @@ async def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
         LlamaCppEngine("a", file, LlamaCppOptions())
 
 
-async def test_a_model_that_is_cut_off_is_refused(gguf: Path, tmp_path: Path) -> None:
+async def test_a_model_that_is_cut_off_is_refused(
+    gguf: Path, tmp_path: Path, command: str | None
+) -> None:
     file = tmp_path / "cut.gguf"
     with gguf.open("rb") as whole:
         file.write_bytes(whole.read(4_000_000))
     with pytest.raises(EngineFailed, match=r"cut\.gguf"):
-        await LlamaCppEngine("a", file, LlamaCppOptions(context=256)).start()
+        await LlamaCppEngine("a", file, LlamaCppOptions(command=command, context=256)).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import certificates
@@ -56,6 +57,7 @@ def test_every_configuration_holds(
         (tmp_path / name).write_text("", encoding="utf-8")
     text = text.replace("/srv/models/model.gguf", str(tmp_path / "model.gguf"))
     (tmp_path / "model.gguf").write_text("", encoding="utf-8")
+    text = text.replace("/opt/llama.cpp/bin/llama-server", sys.executable)
     file = tmp_path / "causerie.toml"
     file.write_text(text, encoding="utf-8")
     result = CliRunner().invoke(app, ["check", "--config", str(file)])

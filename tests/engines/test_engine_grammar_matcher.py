@@ -12,6 +12,7 @@ import pytest
 from causerie.engines.base import NotAdmitted, Output, Stopped, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, GrammarMatcher, Guided, Spelling, words
 from causerie.engines.weights.vocabulary import read_vocabulary
+from causerie.protocol.parameters import SamplingParams
 
 
 async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> None:
@@ -34,6 +35,36 @@ async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> No
     request = TextRequest(prompt=[letter], max_tokens=1)
     guided = Guided(run, draw, request, guide, Spelling(vocabulary, frozenset(), ()))
     assert [each async for each in guided.outputs()] == [Stopped("length", 1, 1, 0)]
+
+
+async def test_no_two_draws_have_the_same_seed(gguf: Path) -> None:
+    """Otherwise the number by which a token was refused would choose the one in its place."""
+    vocabulary = read_vocabulary(gguf)
+    wrong, right = vocabulary.tokens.index(b"b"), vocabulary.tokens.index(b"a")
+    seeds: list[int | None] = []
+
+    async def outputs() -> AsyncGenerator[Output, None]:
+        yield Token(wrong, "b")
+
+    @asynccontextmanager
+    async def run(request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        seeds.append(request.sampling.seed)
+        yield outputs()
+
+    async def draw(request: TextRequest, admitted: Admitted) -> Token:
+        seeds.append(request.sampling.seed)
+        return Token(right, "a")
+
+    tokens = words(vocabulary, lambda text: [right])
+    for _ in range(2):
+        guide = GrammarMatcher(tokens, vocabulary, "%llguidance {}\nstart: /a*/", [])
+        sampling = SamplingParams(seed=2**64 - 1)
+        request = TextRequest(prompt=[right], max_tokens=3, sampling=sampling)
+        guided = Guided(run, draw, request, guide, Spelling(vocabulary, frozenset(), ()))
+        assert len([each async for each in guided.outputs()]) == 4
+    assert seeds[:6] == seeds[6:]
+    assert len(set(seeds)) == 6
+    assert seeds[0] == 2**64 - 1
 
 
 def test_a_long_part_is_followed_token_by_token_where_all_at_once_is_too_much(gguf: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import shutil
 import signal
 import sys
@@ -164,6 +165,25 @@ async def test_every_token_of_every_character(engine: LlamaCppEngine, prompt: li
         assert b"".join(token.raw for token in tokens(outputs)).decode() == (
             said if logprobs else ""
         )
+
+
+@pytest.mark.parametrize("penalty", [None, 1.3])
+async def test_a_grammar_that_the_engine_does_not_follow_is_followed_here(
+    engine: LlamaCppEngine,
+    prompt: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    penalty: float | None,
+) -> None:
+    """As for a native build. With a penalty tokens are banned, and not raised."""
+    monkeypatch.setattr(engine, "keeps_grammars", False)
+    sampling = SamplingParams(temperature=1.0, repetition_penalty=penalty)
+    grammar = '%llguidance {}\nstart: "é" /[0-9]{2}[a-z ]+/ "."\n'
+    request = TextRequest(prompt, 12, sampling, grammar=grammar, logprobs=1)
+    outputs = await run(engine, request)
+    assert re.fullmatch(r"é[0-9]{2}([a-z ]+\.?)?", text(outputs))
+    assert all(token.logprob is not None and token.logprob <= 0 for token in tokens(outputs))
+    assert isinstance(outputs[-1], Stopped)
+    assert outputs[-1].completion_tokens == len(tokens(outputs))
 
 
 async def test_control_tokens_are_seen_only_when_asked_for(

@@ -18,6 +18,7 @@ from causerie.engines.llamacpp import requantize
 from causerie.engines.llamacpp.conversion import converted
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
+from causerie.engines.llamacpp.process import converted_weights
 from causerie.engines.llamacpp.requantize import conversion, copies, slow_weights
 from causerie.engines.weights.errors import NotGguf
 from causerie.engines.weights.gguf import read_header, read_vocabulary
@@ -152,6 +153,10 @@ async def test_the_engine_answers_with_converted_weights(gguf: Path, tmp_path: P
     assert not [line for line in lines if line["event"] == "weights are converted"]
     assert first == second
     assert len(first) == 8
+    launch = LlamaCppEngine("small", gguf, LlamaCppOptions(256, 1, cache=tmp_path))._launch
+    assert launch.conversion is not None
+    copy = await converted_weights(launch, 60.0)  # for a native build, which does not convert
+    assert copy == str(launch.conversion.folder / gguf.name)
     with capture_logs() as lines:
         await answer(gguf, LlamaCppOptions(256, 1, cache=tmp_path, requantize="off"))
     (told,) = [line for line in lines if line["event"] == "weights have slow types"]

@@ -248,6 +248,12 @@ class TestOpenDoors:
          "with `replicas` set `parallel`"),
         ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\nreplicas = 2\ndevices = ["0"]\n',
          ":6: models[0].llamacpp.devices: has 1 entries; it takes one for each of 2 replicas"),
+        ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\nargs = ["--mlock"]\n',
+         ":5: models[0].llamacpp.args: is for a native build of llama.cpp; name its program by "
+         "`command`"),
+        ('[[models]]\nid = "a"\nref = "x"\n[models.llamacpp]\ncommand = "sh"\n'
+         'args = ["--ctx_size", "9"]\n',
+         ':6: models[0].llamacpp.args: has "--ctx_size", which this service sets itself'),
         ('[[models]]\nid = "a"\nref = "x"\nformat = "qwen33"\n',
          ':4: models[0].format: is "qwen33", and there is no such format; did you mean `qwen-3'),
         ('[[models]]\nid = "a"\nref = "x"\nengine = "lamacpp"\n',

@@ -85,6 +85,7 @@ WRONG: list[tuple[Section, str, dict[str, object], str]] = [
     ("models", "x", {"ref": "/weights.gguf"}, "ref: only the file"),
     ("models", "x", {"ref": "hf:a/b", "template": "/t"}, "template: only the file"),
     ("models", "x", {"ref": "hf:a/b", "llamacpp": {"lora": ["/l"]}}, "llamacpp.lora: only"),
+    ("models", "x", {"ref": "hf:a/b", "llamacpp": {"command": "id"}}, "llamacpp.command: only"),
     ("models", "x", {"ref": "hf:a/b", "vllm": {"command": "id"}}, "vllm.command: only"),
     ("models", "x", {"ref": "hf:a/b", "keys": ["0" * 64]}, "keys: only the file"),
     ("models", "x", {"engine": "fake", "options": {"a": 1}}, "options: only the file"),

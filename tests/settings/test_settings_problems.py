@@ -127,6 +127,8 @@ ref = "nobody/such-repository-by-path"
 [[models]]
 id = "e"
 ref = "hf:nobody/such-repository"
+[models.llamacpp]
+command = "bin/llama-server"
 [[models]]
 id = "f"
 ref = "pypi:no-such-package"
@@ -154,6 +156,8 @@ def test_the_check_tells_of_each_path_without_weights(tmp_path: Path) -> None:
         f'{file}:3: models[0].ref: "{gone}" does not exist; name a .gguf file',
         f'{file}:10: models[2].ref: "{folder}" does not exist; name a model folder',
         f'{file}:13: models[3].ref: "{path}" does not exist; name a .gguf file{REPOSITORY}',
+        f'{file}:18: models[4].llamacpp.command: "{tmp_path / "bin/llama-server"}" does not exist; '
+        "name the program `llama-server` of a build of llama.cpp",
     }
     found = {line.removeprefix("causerie: ").strip() for line in told}
     assert wanted < found

@@ -129,12 +129,23 @@ def _context(model: RunningModel) -> str:
 
 
 def resident(pid: int | None) -> int | None:
-    """Return the bytes of memory that a process has now, where the system says so."""
+    """Return the bytes of memory that an engine has now, where the system says so.
+
+    With the processes that it has started: a program of others runs below a supervising process.
+    """
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return _pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _pages(process: Path) -> int:
+    """Return the pages that a process and all below it have in memory."""
+    pages = int((process / "statm").read_text("ascii").split()[1])
+    for task in (process / "task").iterdir():
+        for child in (task / "children").read_text("ascii").split():
+            pages += _pages(process.with_name(child))
+    return pages
 
 
 def _size(count: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from causerie.composition.targets import chat_options
+from causerie.engines.llamacpp.native import missing
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import Loaded, ModelSettings, Problem, SettingsError
@@ -25,8 +26,8 @@ def checked(
 
     Raises :class:`SettingsError` with every problem: of settings, of secrets and of templates.
     Commands that give secrets are run only with ``commands``, and where all settings hold.
-    Paths of weights are looked for only with ``weights``: a service looks when it loads a model,
-    and serves the others.
+    Paths of weights, and programs of llama.cpp, are looked for only with ``weights``: a service
+    looks when it loads a model, and serves the others.
     """
     findings = Findings()
     try:
@@ -43,6 +44,7 @@ def checked(
         chat_options(loaded.settings, loaded.where)
     if weights:
         findings.add(_missing_weights(loaded))
+        findings.add(_missing_programs(loaded))
     findings.end()
     return loaded, credentials
 
@@ -52,6 +54,15 @@ def _missing_weights(loaded: Loaded) -> Iterator[Problem]:
         advice = _missing(model)
         if advice is not None:
             yield Problem(loaded.where(("models", index, "ref")), f"models[{index}].ref", advice)
+
+
+def _missing_programs(loaded: Loaded) -> Iterator[Problem]:
+    for index, model in enumerate(loaded.settings.models):
+        command = model.llamacpp.command
+        advice = missing(command) if command is not None else None
+        if advice is not None:
+            path = ("models", index, "llamacpp", "command")
+            yield Problem(loaded.where(path), f"models[{index}].llamacpp.command", advice)
 
 
 def _missing(model: ModelSettings) -> str | None:

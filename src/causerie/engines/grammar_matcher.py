@@ -37,6 +37,7 @@ Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output,
 Sample = Callable[[TextRequest, "Admitted"], Awaitable[Token]]
 
 _RUN = re.compile("1+")
+_SEED_STEP, _SEEDS = 1_000_003, 2**31  # seeds of one request must only differ
 _RESUMED = 3  # tokens at most that begin a character and do not end it
 _HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
 
@@ -256,7 +257,7 @@ class Guided:
     async def _drawn(self) -> Token:
         """Draw one token from those that are admitted."""
         admitted = await asyncio.to_thread(self._guide.admitted)
-        token = await self._sample(self._rest(), admitted)
+        token = await self._sample(self._rest(drawn=True), admitted)
         if not await asyncio.to_thread(self._guide.takes, token.id):
             raise EngineFailed("the engine did not keep to its grammar")
         if self._guide.is_end(token.id):
@@ -265,16 +266,29 @@ class Guided:
             self._reason = "length"
         return self._taken(token)
 
-    def _rest(self) -> TextRequest:
+    def _rest(self, *, drawn: bool = False) -> TextRequest:
+        """Return the request for what is left: a run, or a token that is drawn alone.
+
+        Each has a seed of its own. With the same one the second draw of a token would use the
+        number by which the first one was not admitted, and so not be independent of it.
+        """
+        sampling = self._request.sampling
+        if sampling.seed is not None:
+            turn = 2 * len(self._made) + drawn
+            seed = (sampling.seed + turn * _SEED_STEP) % _SEEDS if turn else sampling.seed
+            sampling = structs.replace(sampling, seed=seed)
         return replace(
             self._request,
             prompt=(*self._request.prompt, *self._made),
             max_tokens=self._request.max_tokens - len(self._made),
+            sampling=sampling,
         )
 
     def _taken(self, token: Token) -> Token:
         self._made.append(token.id)
-        return structs.replace(token, text=self._spelling(token.id))
+        # An engine that was asked for one token alone knows nothing of a character around it.
+        raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)
+        return structs.replace(token, text=self._spelling(token.id), raw=raw)
 
 
 def _holds(mask: bytes, id: int) -> bool:

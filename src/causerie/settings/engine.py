@@ -25,6 +25,17 @@ Replicas = Annotated[
 class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
+    command: Annotated[
+        Text | None,
+        Meta(
+            description="The program `llama-server` of a native build of llama.cpp: a path, or a "
+            "name that the shell would find. Unset: the package `xllamacpp` runs the model."
+        ),
+    ] = None
+    args: Annotated[
+        tuple[Text, ...],
+        Meta(description="Further arguments of `command`, as documented there."),
+    ] = ()
     replicas: Replicas = 1
     devices: Annotated[
         tuple[Text, ...],

@@ -44,6 +44,7 @@ _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
     "models": {
         **dict.fromkeys(("template", "llamacpp.draft", "llamacpp.lora"), _PLACE),
         **dict.fromkeys(("vllm.key", "vllm.tls"), _PLACE),
+        **dict.fromkeys(("llamacpp.command", "llamacpp.args"), _PROGRAM),
         **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),
         "keys": "only the file may hold digests of keys",
     },

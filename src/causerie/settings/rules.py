@@ -21,6 +21,7 @@ from causerie.settings.door_rules import door_rules
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
+from causerie.settings.llamacpp_rules import llamacpp_rules
 from causerie.settings.logos import logo_rules
 from causerie.settings.mail import mail_rules
 from causerie.settings.problems import Broken, dotted
@@ -30,7 +31,7 @@ from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import ConsoleSettings, store_rules
 from causerie.settings.tree import ModelSettings, Settings
-from causerie.settings.vllm_rules import device_rules, vllm_rules
+from causerie.settings.vllm_rules import vllm_rules
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -93,24 +94,12 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
     yield from _engine(at, model)
     if model.format is not None:
         yield from _known((*at, "format"), model.format, _FORMATS)
-    if model.llamacpp.draft and model.llamacpp.speculation != "off":
-        yield Broken((*at, "llamacpp", "speculation"), "excludes `draft`; set one of them")
-    yield from _llamacpp((*at, "llamacpp"), model.llamacpp)
+    yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
-
-
-def _llamacpp(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
-    context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
-    if isinstance(context, int) and cache_tokens is not None and cache_tokens < context:
-        yield Broken((*at, "cache_tokens"), f"must be at least `context`, which is {context}")
-    if cache_tokens is not None and llamacpp.replicas > 1:
-        words = "is for one process, whose tokens are counted; with `replicas` set `parallel`"
-        yield Broken((*at, "cache_tokens"), words)
-    yield from device_rules(at, llamacpp.devices, llamacpp.replicas)
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:

@@ -74,6 +74,7 @@ def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
 def _model(model: ModelSettings, folder: Path, keys: Keys | None) -> ModelSettings:
     options = msgspec.structs.replace(
         model.llamacpp,
+        command=_command(model.llamacpp.command, folder) if model.llamacpp.command else None,
         lora=tuple(_absolute(path, folder) for path in model.llamacpp.lora),
         draft=_absolute(model.llamacpp.draft, folder) if model.llamacpp.draft else None,
     )

@@ -4,7 +4,9 @@ Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
 a key, and the path of the Unix socket to listen at, or null for a free port of
 the loopback address) from standard input and answers with lines of JSON on
 standard output: ``{"converted": 0.3}`` while it converts weights, to the end 1, and
-``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens.
+``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens. Without
+a key it only converts weights, for a program that cannot, and ends with
+``{"weights": …}``, the file to load.
 Standard input then stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
@@ -56,6 +58,9 @@ def main() -> None:
     threading.Thread(target=_watch_parent, daemon=True).start()
     stay_on(told["launch"]["cpus"])
     weights = _weights(told["launch"])
+    if told["key"] is None:
+        _say({"weights": weights})
+        return
     os.umask(0o077)  # the socket is this user's
     try:
         params = _parameters(told["launch"], weights, told["key"], told["socket"])

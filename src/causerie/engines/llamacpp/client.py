@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,6 +41,9 @@ _ENGINE = "llamacpp"
 # In the order of other engines: the temperature is applied before the candidates are cut.
 _NEUTRAL = {"temperature": 1.0, **neutral_values(_ENGINE, "narrows")}
 _NO_PENALTY = neutral_values(_ENGINE, "penalises")
+# So much more than two logits differ by that nothing else is drawn, at any temperature that a
+# request may have; and so little that their differences stay exact to a ten-thousandth.
+_RAISED = 1000.0
 # The last item would repeat the whole prompt and all settings.
 _LAST_FIELDS = (
     "content", "tokens", "stop", "stop_type", "tokens_predicted", "tokens_evaluated", "timings"
@@ -85,6 +88,29 @@ class _Item(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Item).decode
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTokens:
+    """The only tokens that may be drawn, of a vocabulary of ``size``."""
+
+    ids: Sequence[int]
+    size: int
+
+    def biases(self, body: Mapping[str, Any]) -> Iterator[tuple[int, float | Literal[False]]]:
+        """Yield what a request adds to the logits of which tokens; ``False`` bans one.
+
+        All the others are banned. A few are raised instead, unless a penalty applies: it would
+        divide what they were raised by.
+        """
+        if len(self.ids) < self.size // 2 and not _penalised(body):
+            for id in self.ids:
+                yield id, _RAISED
+            return
+        allowed = frozenset(self.ids)
+        for id in range(self.size):
+            if id not in allowed:
+                yield id, False
 
 
 class LlamaCppClient:
@@ -205,10 +231,16 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def sample(self, request: TextRequest) -> Token:
-        """Return one token, even if it ends inside a character (a stream holds that back)."""
+    async def sample(self, request: TextRequest, allowed: AllowedTokens | None = None) -> Token:
+        """Return one token, even if it ends inside a character (a stream holds that back).
+
+        It is one of those ``allowed``, by the probabilities that the model gives them.
+        """
         async with self._slots.hold(self, request.prompt, 1) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
+            body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
+            if allowed is not None:
+                body["logit_bias"] = [*body.get("logit_bias", ()), *allowed.biases(body)]
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
             if len(item.tokens) != 1:
                 raise EngineFailed("the engine drew no token")
@@ -311,12 +343,15 @@ def completion_body(request: TextRequest, slot: int) -> dict[str, Any]:
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return only the samplers with an effect: each one walks over the whole vocabulary."""
-    penalised = any(body[name] != value for name, value in _NO_PENALTY.items())
-    first = ["penalties"] if penalised else []
+    first = ["penalties"] if _penalised(body) else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
         return {"samplers": [*first, "top_k"], "top_k": 1}
     active = [name for name, value in _NEUTRAL.items() if body[name] != value]
     return {"samplers": [*first, *active] or ["temperature"]}
+
+
+def _penalised(body: Mapping[str, Any]) -> bool:
+    return any(body[name] != value for name, value in _NO_PENALTY.items())
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:

@@ -21,9 +21,11 @@ from causerie.engines.base import (
 )
 from causerie.engines.embedded import EmbeddedEngine, gguf_model
 from causerie.engines.grammar_matcher import Admitted
-from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient
 from causerie.engines.llamacpp.core_changes import tell_core_changes
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
+from causerie.engines.llamacpp.native import examine
+from causerie.engines.llamacpp.native_process import spawn_native
 from causerie.engines.llamacpp.options import (
     Launch,
     LlamaCppOptions,
@@ -69,6 +71,9 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         super().__init__(model, local, launch, load_seconds)
+        # A build with llguidance could, and nothing tells which one has it.
+        self.keeps_grammars = launch.command is None
+        self._version = version("xllamacpp")
         if launch.conversion is None:
             _tell_slow(model, launch.slow)
         need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
@@ -116,7 +121,20 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         return list(answer["tokens"])
 
     async def _child(self) -> LlamaCppChild:
-        return await spawn(self._launch, self._load_seconds, self._pulse, self._prompts)
+        common = (self._load_seconds, self._pulse, self._prompts)
+        if self._launch.command is None:
+            return await spawn(self._launch, *common)
+        build = await examine(self._launch.command, self._launch.devices)
+        log.info(
+            "native build of llama.cpp",
+            model=self._model,
+            command=build.program,
+            version=build.version,
+            gpu=build.gpu,
+        )
+        self._launch, self._version = build.fitted(self._launch), build.version
+        self._facts = None  # which name the version
+        return await spawn_native(build, self._launch, self._partial, *common)
 
     async def start(self) -> None:
         """Load the model, and tell from then on when its cores change."""
@@ -160,10 +178,17 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        return await client.sample(replace(request, grammar=admitted.grammar()))
+        if self.keeps_grammars:
+            return await client.sample(replace(request, grammar=admitted.grammar()))
+        vocabulary = words.vocabulary
+        ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
+        if len(ids) == 1 and request.logprobs is None:
+            return Token(ids[0], "")  # no choice
+        allowed = AllowedTokens(ids, len(vocabulary.tokens))
+        return await client.sample(replace(request, ignore_eos=False), allowed)
 
     def _build(self) -> str:
-        build = f"llamacpp-{version('xllamacpp')}-{self._local.architecture}"
+        build = f"llamacpp-{self._version}-{self._local.architecture}"
         return build if self._launch.conversion is None else f"{build}-q8_0"
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:

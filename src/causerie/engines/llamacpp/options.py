@@ -71,6 +71,10 @@ class LlamaCppOptions:
     """The folder of weights, for converted ones; ``None`` converts nothing."""
     part: MachinePart = WHOLE
     """Part of the machine that cores, memory and devices are taken from."""
+    command: str | None = None
+    """The program of a native build; ``None`` for the package that comes with the service."""
+    args: tuple[str, ...] = ()
+    """Further arguments of that program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
+    command: str | None
+    args: tuple[str, ...]
     context: int
     parallel: int
     cache_tokens: int
@@ -141,6 +147,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     ]
     return Launch(
         weights=str(weights),
+        command=options.command,
+        args=options.args,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,

@@ -49,27 +49,57 @@ async def spawn(
     """
     process = await EngineProcess.start(_COMMAND, environment(launch.devices))
     key = secrets.token_urlsafe(32)
+    socket = process.ipc_socket.path
+    task = {"launch": asdict(launch), "key": key, "socket": socket}
     try:
-        async with asyncio.timeout(load_seconds):
-            place, ready = await _loaded(process, launch, key)
-    except BaseException as failure:
+        ready = await _reply_with(process, launch, task, "ready", load_seconds)
+    except BaseException:
         await process.end()
-        if isinstance(failure, TimeoutError):
-            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
-        if isinstance(failure, _Ended):
-            raise EngineFailed(
-                f"the engine could not load {launch.files}{_load_failure(process.tail)}"
-            ) from None
         raise
+    place = socket or int(ready["address"].rpartition(":")[2])
+    client = client_of(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
+    return child_of(process, client, pulse)
+
+
+async def converted_weights(launch: Launch, load_seconds: float) -> str:
+    """Return the file to load by a program that does not convert it: a child does that before.
+
+    Raises :class:`EngineFailed`.
+    """
+    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
+    task = {"launch": {**asdict(launch), "gpu_layers": 0}, "key": None, "socket": None}
+    try:
+        reply = await _reply_with(process, launch, task, "weights", load_seconds)
+        return str(reply["weights"])
+    finally:
+        await process.end()
+
+
+def client_of(
+    launch: Launch,
+    place: int | str,
+    key: str,
+    batches: tuple[int, int | None],
+    prompts: PromptStore,
+) -> LlamaCppClient:
+    """Return a client of the engine at ``place``.
+
+    ``batches``: the tokens of a step, and those of a computation on a GPU.
+    """
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    batch, gpu_batch = batches
     prefill = ChunkedPrefill(
-        ready["batch"],
+        batch,
         launch.context,
         launch.token_seconds,
-        ready["gpu_batch"] or FULL_SPEED,
+        gpu_batch or FULL_SPEED,
         enabled=launch.cuts_back,
     )
-    client = LlamaCppClient(place, key, slots, prefill)
+    return LlamaCppClient(place, key, slots, prefill)
+
+
+def child_of(process: EngineProcess, client: LlamaCppClient, pulse: Pulse) -> LlamaCppChild:
+    """Return the child that has loaded."""
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
@@ -83,29 +113,27 @@ def environment(devices: str | None = None) -> dict[str, str]:
     return {**_SHORT_SPIN, **ours, **seen}
 
 
-class _Ended(Exception):
-    """The child ended while it was starting."""
+async def _reply_with(
+    process: EngineProcess, launch: Launch, task: dict[str, Any], wanted: str, seconds: float
+) -> dict[str, Any]:
+    """Give a child its task, and return its first report that has ``wanted``.
 
-
-async def _loaded(
-    process: EngineProcess, launch: Launch, key: str
-) -> tuple[int | str, dict[str, Any]]:
-    """Return the address of the loaded child, and what it says of itself.
-
-    The address is its socket, or a port if it has no socket.
+    Raises :class:`EngineFailed` if it ends before, or sends no such report in time.
     """
-    socket = process.ipc_socket.path
-    task = {"launch": asdict(launch), "key": key, "socket": socket}
-    told = json.dumps(task, default=os.fspath) + "\n"
-    await process.tell(told.encode())
-    async for line in process.stdout:
-        if not line.startswith(b"{"):
-            continue
-        fact = json.loads(line)
-        if fact.get("ready"):
-            return socket or int(fact["address"].rpartition(":")[2]), fact
-        _tell_conversion(Path(launch.weights).name, fact)
-    raise _Ended
+    try:
+        async with asyncio.timeout(seconds):
+            await process.tell((json.dumps(task, default=os.fspath) + "\n").encode())
+            async for line in process.stdout:
+                fact = json.loads(line) if line.startswith(b"{") else {}
+                if wanted in fact:
+                    return fact
+                _tell_conversion(Path(launch.weights).name, fact)
+            await process.ended()  # for all that it has written
+    except TimeoutError:
+        raise EngineFailed(f"the model was not loaded within {seconds:g} s") from None
+    reason = load_failure(process.tail)
+    detail = f": {reason}" if reason else ""
+    raise EngineFailed(f"the engine could not load {launch.files}{detail}")
 
 
 def _tell_conversion(file: str, fact: dict[str, object]) -> None:
@@ -118,13 +146,13 @@ def _tell_conversion(file: str, fact: dict[str, object]) -> None:
             pass
 
 
-def _load_failure(tail: Iterable[str]) -> str:
-    """Return the first error of the native log: the later ones only pass it on."""
+def load_failure(tail: Iterable[str]) -> str:
+    """Return the first error of the native log: the later ones only pass it on. Or nothing."""
     lines = list(tail)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
     chosen = errors[:1] or _gave_up(lines)[:1] or raised[-1:]
-    return f": {chosen[0].strip()[:300]}" if chosen else ""
+    return chosen[0].strip()[:300] if chosen else ""
 
 
 def _dying_words(tail: Iterable[str]) -> str:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import secrets
-import socket
-import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.process import EngineChild, EngineProcess
+from causerie.engines.program import Program, free_port, run, served, start_supervisor
 from causerie.engines.transport import near
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.options import VllmOptions, arguments
 from causerie.engines.watchdog import Pulse
 
-# -P: nothing in the working directory is taken for a module.
-_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.vllm.child")
-_STOP_SECONDS = 8.0  # a little longer than the child gives vLLM
-_POLL_SECONDS = 0.25  # nothing tells when it listens
+_FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
 _QUESTIONS = (("/health", 10.0),)  # answered alongside what is computed, and not when that has died
 # Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
 # how it is used. What is set in the environment stays.
@@ -39,18 +33,18 @@ VllmChild = EngineChild[VllmClient]
 async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
     """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
-    process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
+    process = await start_supervisor({**_QUIET, **ours})
     key = secrets.token_urlsafe(32)
-    place = process.ipc_socket.path or _free_port()
+    place = process.ipc_socket.path or free_port()
     client = VllmClient(*near(place), key)
     environment = {"VLLM_API_KEY": key}
     if options.devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
-    told = {"command": arguments(model, options, place), "environment": environment}
+    program = Program(arguments(model, options, place), environment, _FAREWELL_SECONDS)
     try:
         async with asyncio.timeout(load_seconds):
-            await process.tell(json.dumps(told).encode() + b"\n")
-            how = await _served(process, client)
+            await run(process, program)
+            how = await served(process, client.healthy)
     except BaseException as failure:
         await _end(process, client)
         if isinstance(failure, TimeoutError):
@@ -68,27 +62,6 @@ async def _end(process: EngineProcess, client: VllmClient) -> None:
         await client.close()
     finally:
         await process.end()
-
-
-async def _served(process: EngineProcess, client: VllmClient) -> str | None:
-    """Wait until it serves; returns how it ended where it did instead."""
-    ended = asyncio.get_running_loop().create_task(process.ended())
-    try:
-        while not ended.done():
-            with suppress(EngineFailed):
-                await client.healthy()
-                return None
-            await asyncio.wait({ended}, timeout=_POLL_SECONDS)
-        return ended.result()
-    finally:
-        ended.cancel()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def last_words(tail: Iterable[str]) -> str:

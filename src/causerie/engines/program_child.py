@@ -1,9 +1,10 @@
-"""The process between us and vLLM: it ends vLLM, with all of its workers, when we are gone.
+"""The process between us and a program of others: it ends that with us, and all that it started.
 
-Reads one line of JSON from standard input, the command and what its environment
-has alongside ours, and runs it in a process group of its own; what that writes goes
-to our standard error. Standard input then stays open; when it ends, the parent
-is gone or has enough, and so has the group. Ends with vLLM's own exit status.
+Reads one line of JSON from standard input, a
+:class:`~causerie.engines.program.Program`, and runs it in a process group of its
+own; what that writes goes to our standard error. Standard input then stays open;
+when it ends, the parent is gone or has enough, and so has the group. Ends with the
+program's own exit status.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
+
+from causerie.engines.machine_part import stay_on
 
 _PR_SET_PDEATHSIG = 1
-_FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
 _NOT_FOUND = 127
 
 
@@ -28,39 +31,44 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
+    stay_on(told["cpus"])
+    farewell = float(told["farewell_seconds"])
     try:
         process = subprocess.Popen(
             told["command"],
+            cwd=told["folder"],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             stderr=sys.stderr,
             env={**os.environ, **told["environment"]},  # noqa: TID251 - handed on, not read
             start_new_session=True,
-            preexec_fn=_prepare,  # no other thread runs yet
+            # no other thread runs yet
+            preexec_fn=partial(_prepare, signal.SIGTERM if farewell else signal.SIGKILL),
         )
     except OSError as error:
         sys.stderr.write(f"Error: {told['command'][0]}: {error.strerror}\n")
         sys.exit(_NOT_FOUND)
-    threading.Thread(target=_watch_parent, args=(process,), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(process, farewell), daemon=True).start()
     code = process.wait()
     _signal(process, signal.SIGKILL)  # what it left of its group
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def _prepare() -> None:
+def _prepare(at_our_end: signal.Signals) -> None:
     """In the new process: what is to end it does, and so does our end where we are killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, at_our_end)
 
 
-def _watch_parent(process: subprocess.Popen[bytes]) -> None:
+def _watch_parent(process: subprocess.Popen[bytes], farewell: float) -> None:
     while sys.stdin.readline():
         pass
-    _signal(process, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_FAREWELL_SECONDS)
+    if farewell:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(farewell)
     _signal(process, signal.SIGKILL)
 
 
