@@ -170,7 +170,7 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
     line = " ".join(arguments(BUILD, whole, "w.gguf", 4711, "/tmp"))
     assert "--host 127.0.0.1 --port 4711" in line
     assert "--kv-unified" not in line
-    assert "--spec-type ngram-map-k" in line
+    assert "--spec-type ngram-simple" in line
 
 
 def test_a_gpu_has_its_own_batches_and_no_conversion(tiny_gguf: Path) -> None:

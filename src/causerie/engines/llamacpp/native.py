@@ -167,7 +167,7 @@ def _optional(launch: Launch) -> dict[str, object]:
             "--spec-type": "draft-simple",
         }
     elif launch.drafted:
-        optional |= {"--spec-ngram-map-k-size-m": launch.drafted, "--spec-type": "ngram-map-k"}
+        optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
     return {name: value for name, value in optional.items() if value is not None}
 
 
