@@ -196,8 +196,8 @@ def test_large_blocks_go_back_to_the_system() -> None:
 # The first block teaches the allocator its size; the small ones between the others hold the heap.
 _BLOCKS = """
 import os
-from causerie.composition.startup import _give_back_large_blocks
-_give_back_large_blocks()
+from causerie.composition.startup import give_back_large_blocks
+give_back_large_blocks()
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
