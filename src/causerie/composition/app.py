@@ -33,6 +33,7 @@ from causerie.engines import (
 )
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
+from causerie.engines.llamacpp.core_sharing import CoreSharing
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
 from causerie.engines.llamacpp.requantize import copies
@@ -230,6 +231,7 @@ class _Makers:
         self._credentials = credentials
         self._watcher = watcher
         self._one_download = asyncio.Lock()
+        self._sharing = CoreSharing()
         self.missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
@@ -292,6 +294,7 @@ class _Makers:
                 _llamacpp_options(settings, model.llamacpp, part),
                 ref=model.ref or "",
                 load_seconds=settings.engines.load_seconds,
+                sharing=self._sharing,
             )
 
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)

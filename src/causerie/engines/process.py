@@ -148,6 +148,10 @@ class EngineChild(Generic[C]):
         """Return the process id."""
         return self._process.pid
 
+    def post(self, line: bytes) -> None:
+        """Write to its input without waiting until it is taken."""
+        self._process.post(line)
+
     async def ended(self) -> str:
         """Wait for its end, or until it no longer answers."""
         loop = asyncio.get_running_loop()

@@ -7,7 +7,8 @@ standard output: ``{"converted": 0.3}`` while it converts weights, to the end 1,
 ``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens. Without
 a key it only converts weights, for a program that cannot, and ends with
 ``{"weights": …}``, the file to load.
-Standard input then stays open; when it ends, the parent is gone or has enough,
+Each further line, ``{"short_spins": true}`` or false, says how long its threads spin.
+Standard input stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
 
@@ -28,6 +29,7 @@ import xllamacpp
 
 from causerie.engines.llamacpp.conversion import CannotConvert, converted
 from causerie.engines.llamacpp.prompt_store import files_for
+from causerie.engines.llamacpp.spins import short_spins
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 from causerie.engines.machine_part import stay_on
 
@@ -55,7 +57,8 @@ def main() -> None:
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
-    threading.Thread(target=_watch_parent, daemon=True).start()
+    threads = told["launch"]["threads"]
+    threading.Thread(target=_follow_parent, args=(threads,), daemon=True).start()
     stay_on(told["launch"]["cpus"])
     weights = _weights(told["launch"])
     if told["key"] is None:
@@ -181,9 +184,12 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _watch_parent() -> None:
-    while sys.stdin.readline():
-        pass
+def _follow_parent(threads: int) -> None:
+    """Shorten the spins of the threads, or not, as each line says; end with the parent."""
+    spins = short_spins(threads)
+    while line := sys.stdin.readline():
+        if spins is not None:
+            spins.switch(on=json.loads(line)["short_spins"])
     os._exit(0)  # native threads hold no state worth a farewell
 
 

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from causerie.engines.base import (
@@ -23,6 +25,7 @@ from causerie.engines.embedded import EmbeddedEngine, gguf_model
 from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient
 from causerie.engines.llamacpp.core_changes import tell_core_changes
+from causerie.engines.llamacpp.core_sharing import CoreSharing, CoreUser
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.native import examine
 from causerie.engines.llamacpp.native_process import spawn_native
@@ -51,8 +54,9 @@ _WORTH_TELLING = 1.15  # times as fast
 class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     """One GGUF file, run by llama.cpp.
 
-    ``ref`` says where the weights are from, which may name the model's family. Making one reads the
-    file's header; raises :class:`EngineFailed` where it is no model, or does not fit.
+    ``ref`` says where the weights are from, which may name the model's family. ``sharing`` knows
+    the other models that compute on these cores. Making one reads the file's header; raises
+    :class:`EngineFailed` where it is no model, or does not fit.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         *,
         ref: str = "",
         load_seconds: float = 600.0,
+        sharing: CoreSharing | None = None,
     ) -> None:
         alongside = [Path(name) for name in (*options.lora, options.draft) if name]
         header, local = gguf_model(weights, ref, alongside)
@@ -85,6 +90,8 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         self._chosen_threads = options.threads is None
         self._telling: asyncio.Task[None] | None = None  # of changes of the cores
         self._partial: PartialTokens  # read with the words
+        self._sharing = sharing or CoreSharing()
+        self._core_user = CoreUser(launch.threads)
 
     @property
     def cache_tokens(self) -> int | None:
@@ -123,7 +130,9 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     async def _child(self) -> LlamaCppChild:
         common = (self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
-            return await spawn(self._launch, *common)
+            child = await spawn(self._launch, *common)
+            self._core_user.is_now(partial(_spin, child))
+            return child
         build = await examine(self._launch.command, self._launch.devices)
         log.info(
             "native build of llama.cpp",
@@ -148,6 +157,18 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         with suppress(ProcessLookupError):
             return cores(part=self._part, process=self.pid) if self.pid is not None else None
         return None
+
+    def enter(self) -> None:
+        """Count a completion; with the first one the model computes."""
+        super().enter()
+        if self._busy == 1:
+            self._sharing.begin(self._core_user)
+
+    def leave(self, *, done: bool) -> None:
+        """Count the end of a completion; with the last one the model computes no more."""
+        super().leave(done=done)
+        if not self._busy:
+            self._sharing.end(self._core_user)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
@@ -213,6 +234,10 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
+
+
+def _spin(child: LlamaCppChild, shortly: bool) -> None:
+    child.post(msgspec.json.encode({"short_spins": shortly}) + b"\n")
 
 
 def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
