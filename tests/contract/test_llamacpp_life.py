@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from enginekit import CONTEXT, SLOTS, THREADS, Subject
+from waiting import gone
 
 from causerie.engines.base import EngineFailed, EngineState, Started, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
@@ -54,23 +55,6 @@ async def running(weights: Path, command: str | None) -> AsyncIterator[LlamaCppE
         yield engine
     finally:
         await engine.stop()
-
-
-async def gone(pid: int) -> None:
-    """Return once that process has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(handle, ended.set)
-    try:
-        async with asyncio.timeout(60):
-            await ended.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)
 
 
 def family(pid: int) -> list[int]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from llama_server_stand_in import DEVICES, program, script
+from waiting import gone
 
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
 from causerie.engines.llamacpp.client import AllowedTokens, completion_body
@@ -48,23 +49,6 @@ async def until_back(engine: LlamaCppEngine) -> None:
     async with asyncio.timeout(60):
         while engine.status().restarts < 1 or engine.status().state is not EngineState.READY:  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.02)
-
-
-async def gone(pid: int) -> None:
-    """Return once that process has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(handle, ended.set)
-    try:
-        async with asyncio.timeout(60):
-            await ended.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)
 
 
 async def test_the_life_of_a_program(

@@ -23,6 +23,7 @@ import pytest_asyncio
 import vllm_stand_in
 from servicekit import service_view
 from vllm_stand_in import model_folder as made
+from waiting import gone
 
 from causerie.engines.base import (
     EngineFailed,
@@ -96,22 +97,6 @@ def asked(folder: Path) -> list[Any]:
 def processes(folder: Path) -> list[int]:
     """The server and its worker."""
     return [int(pid) for pid in (folder / "processes").read_text().split()]
-
-
-async def gone(pid: int) -> None:
-    """Wait for the end of a process."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(watched, ended.set)
-    try:
-        async with asyncio.timeout(60):
-            await ended.wait()
-    finally:
-        loop.remove_reader(watched)
-        os.close(watched)
 
 
 async def until(holds: Callable[[], bool]) -> None:
