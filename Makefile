@@ -19,7 +19,7 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test suite types timings openvino vllm bench package lint style sourcetypes testtypes format docs lock \
+.PHONY: help serve test suite types timings openvino llamacpp vllm bench package lint style sourcetypes testtypes format docs lock \
 	weights system postgres valkey browser promtool screenshots clean
 .DEFAULT_GOAL := help
 

@@ -6,7 +6,6 @@ one.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from llama_server_stand_in import DEVICES, program, script
-from waiting import gone
+from waiting import eventually, gone
 
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
 from causerie.engines.llamacpp.client import AllowedTokens, completion_body
@@ -46,9 +45,12 @@ def started(folder: Path) -> dict[str, Any]:
 
 async def until_back(engine: LlamaCppEngine) -> None:
     """Wait for the restart of a process, of which nothing tells."""
-    async with asyncio.timeout(60):
-        while engine.status().restarts < 1 or engine.status().state is not EngineState.READY:  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.02)
+
+    async def back() -> bool:
+        status = engine.status()
+        return status.restarts >= 1 and status.state is EngineState.READY
+
+    await eventually(back)
 
 
 async def test_the_life_of_a_program(

@@ -1,7 +1,7 @@
-"""Models of this service that compute on the same cores at the same time, and know of it.
+"""Models of this service that compute on the same cores at the same time.
 
-Their threads spin for a shorter time then (:mod:`.spins`). Nobody knows that of other programs,
-beside which long spins are better (see `docs/internals/decisions`, 0102).
+Their threads spin for a shorter time then (:mod:`.spins`). Alongside other programs long spins are
+better (`docs/internals/decisions`, 0102 and 0115).
 """
 
 from __future__ import annotations
