@@ -9,10 +9,28 @@ import pytest
 
 from causerie.engines.base import ModelFacts, Output, Started, Stopped, TextRequest, Token
 from causerie.engines.fleet import ManagedEngine
+from causerie.engines.weights.gguf import Header
 
 CONTEXT = 512
 SLOTS = 2
 THREADS = 1  # more wait for each other in a spin, which on a busy machine takes for ever
+HEADER = Header(
+    path=Path("model.gguf"),
+    file_size=2**30,
+    architecture="llama",
+    context_length=32768,
+    block_count=16,
+    embedding_length=1024,
+    head_count_kv=(8,) * 16,
+    key_length=64,
+    value_length=64,
+    latent_length=0,
+    vocabulary_size=32000,
+    chat_template="",
+    names=(),
+    sampling={},
+)
+"""The header of a model file that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

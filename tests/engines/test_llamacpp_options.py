@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from enginekit import HEADER
 
 from causerie.engines.control_group import own_groups
 from causerie.engines.llamacpp import fit
@@ -19,26 +20,9 @@ from causerie.engines.llamacpp.options import (
 from causerie.engines.llamacpp.process import environment
 from causerie.engines.machine_part import MachinePart, cores, quota
 from causerie.engines.weights.footprint import memory_bytes
-from causerie.engines.weights.gguf import Header
 
-FILE = Path("model.gguf")
+FILE = HEADER.path
 GIB = 2**30
-HEADER = Header(
-    path=FILE,
-    file_size=1 * GIB,
-    architecture="llama",
-    context_length=32768,
-    block_count=16,
-    embedding_length=1024,
-    head_count_kv=(8,) * 16,
-    key_length=64,
-    value_length=64,
-    latent_length=0,
-    vocabulary_size=32000,
-    chat_template="",
-    names=(),
-    sampling={},
-)
 KV = 16 * 8 * 128 * 2  # bytes a token
 
 

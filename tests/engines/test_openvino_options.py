@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
+from enginekit import HEADER
 
 from causerie.engines.openvino import options as module
 from causerie.engines.openvino.options import OpenVinoOptions, for_machine
-from causerie.engines.weights.gguf import Header
-
-MODEL = Header(
-    path=Path("model.gguf"),
-    file_size=2**30,
-    architecture="llama",
-    context_length=32768,
-    block_count=16,
-    embedding_length=1024,
-    head_count_kv=(8,) * 16,
-    key_length=64,
-    value_length=64,
-    latent_length=0,
-    vocabulary_size=32000,
-    chat_template="",
-    names=(),
-    sampling={},
-)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +20,7 @@ def test_threads_follow_a_quota_that_openvino_does_not_see(
     monkeypatch.setattr(module, "allowed_cpus", lambda: range(8))
     monkeypatch.setattr(module, "quota", lambda **_: quota)
     options = OpenVinoOptions(threads=asked)
-    assert for_machine(MODEL.path, options, MODEL, 32768, 2**34).threads == threads
+    assert for_machine(HEADER.path, options, HEADER, 32768, 2**34).threads == threads
 
 
 def test_openvino_has_no_package_to_send_statistics_with() -> None:
