@@ -18,7 +18,7 @@ from pathlib import Path
 _TEXTS = (
     "Name", "Version", "Summary", "License-Expression", "Requires-Python", "Keywords", "Author"
 )  # fmt: skip
-_URLS = ("Homepage", "Documentation", "Source", "Changelog", "Issues")
+_URLS = ("Homepage", "Documentation", "Source", "Issues")
 _NEEDED = (
     "causerie/py.typed",
     "causerie/console/templates/base.html",
