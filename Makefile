@@ -99,7 +99,6 @@ docs: $(VENV)/.dev ## Write the pages that come from the code
 	for script in tools/docs/*_page.py; do name=$$(basename $$script _page.py) && \
 		$(BIN)/python $$script > docs/reference/$$name.md || exit 1; done
 	$(BIN)/python tools/docs/api_table.py docs/reference/api.md
-	$(BIN)/python tools/docs/manual.py > src/causerie/cli/causerie.1
 
 lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock

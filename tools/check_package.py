@@ -27,7 +27,6 @@ _NEEDED = (
     "causerie/console/static/inter.woff2",
     "causerie/distributed/take.lua",
     "causerie/store/migrations/script.py.mako",
-    "/causerie.1",
 )
 _PLACEHOLDER = ".example"
 

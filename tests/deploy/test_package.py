@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from email.message import Message
 from pathlib import Path
 
@@ -35,11 +34,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("ending", [".whl", ".gz"])
 def test_the_package_is_complete(built: dict[str, Path], ending: str) -> None:
     assert list(problems(built[ending])) == []
-
-
-def test_the_man_page_is_installed_where_man_looks(built: dict[str, Path]) -> None:
-    with zipfile.ZipFile(built[".whl"]) as wheel:
-        assert any(name.endswith("/data/share/man/man1/causerie.1") for name in wheel.namelist())
 
 
 def test_the_sdist_has_the_examples_that_its_documentation_links(built: dict[str, Path]) -> None:
