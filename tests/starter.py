@@ -27,11 +27,9 @@ from typing import IO, Any, BinaryIO, NoReturn, Protocol
 
 _IMPORTED = (
     "causerie.cli.root",
-    "causerie.cli.bench",
     "causerie.cli.cached",
     "causerie.cli.chat",
     "causerie.cli.models",
-    "causerie.cli.commands.bench",
     "causerie.cli.commands.cached",
     "causerie.cli.commands.chat",
     "causerie.cli.commands.models",

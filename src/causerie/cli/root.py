@@ -70,9 +70,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "probe": CommandEntry(
         "probe", "probe", "Ask a provider small questions and show what it really does."
     ),
-    "bench": CommandEntry(
-        "bench", "bench", "Measure how fast a provider answers, with so many replies at a time."
-    ),
     "key": CommandEntry(
         "key", "key", "Make a new key, and the digest that goes into the configuration."
     ),
