@@ -130,6 +130,30 @@ async def test_the_default_model_renders_here(gguf: Path) -> None:
     assert is_own(read_header(gguf).chat_template)
 
 
+_GROW = (
+    "{{% set n = namespace(v={start}) %}}"
+    "{{% for i in range(90) %}}{{% set n.v = {step} %}}{{% endfor %}}{{{{ n.v }}}}"
+)
+HOSTILE = {
+    "doubling by ~": _GROW.format(start="'ab'", step="n.v ~ n.v"),
+    "printing what is nested": _GROW.format(start="[1]", step="[n.v, n.v]"),
+    "power of a power": "{{ 9 ** (9 ** 9) }}",
+    "a wide text": "{{ 'a'.center(2000000000) }}",
+    "loops in loops": "{% for a in range(99999) %}{% for b in range(99999) %}"
+    "{% endfor %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_template_that_grows_fails_alone(name: str) -> None:
+    owner = Renderers(deadline=2.0, test_deadline=2.0)
+    try:
+        with pytest.raises(TemplateFailed):
+            await _made(owner, CHATML + HOSTILE[name]).prompt(_asked("hello"))
+    finally:
+        await owner.stop()
+
+
 async def test_a_refusal_is_the_clients(renderers: Renderers) -> None:
     refuses = _made(renderers, CHATML + "{{ raise_exception('No ' ~ messages[0].content) }}")
     with pytest.raises(InvalidRequest, match="refuses these messages: No way") as caught:

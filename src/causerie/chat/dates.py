@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from causerie.chat.budget import current_budget
 from causerie.chat.taint import AUTHOR, USER, Traced, joined, origin_of
 
 _DIRECTIVE = re.compile(r"%[-_0^#+]*(?P<width>[0-9]*)[:EO]*[a-zA-Z%]", re.ASCII)
@@ -24,7 +23,6 @@ def strftime_now(pattern: str) -> str:
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST:
         raise ValueError(f"a date's pattern of more than {_LONGEST} characters")
-    current_budget.get().make(len(pattern) * _WIDEST)
     return joined(_pieces(pattern))
 
 

@@ -17,10 +17,10 @@ from collections import OrderedDict
 
 import msgspec
 
-from causerie.chat.budget import TooMuch
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer, in_process, is_own, template_failures
+from causerie.chat.template import TooMuch
 from causerie.chat.template_wire import (
     Answer,
     Ask,

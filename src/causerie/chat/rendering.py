@@ -15,10 +15,9 @@ from functools import partial
 from typing import Protocol
 
 from causerie.chat import thinking
-from causerie.chat.budget import TooMuch
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
-from causerie.chat.template import ChatTemplate
+from causerie.chat.template import ChatTemplate, TooMuch
 from causerie.errors import TemplateFailed
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload

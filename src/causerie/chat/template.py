@@ -11,14 +11,13 @@ It knows no message fields and no model family: what is passed in is rendered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
 
 from causerie.chat.arguments import Verbatim
-from causerie.chat.budget import RenderBudget, RenderLimits, TooMuch, current_budget
 from causerie.chat.sandbox import Sandbox, TemplateRefused
 from causerie.chat.taint import USER, Traced, authored, final_end, joined, user_spans
 from causerie.errors import InvalidRequest
@@ -29,6 +28,7 @@ _CHATML = (
     "{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_LONGEST = 64 * 2**20  # characters of a prompt
 _FAILURES = (
     TemplateError,
     ArithmeticError,
@@ -39,6 +39,10 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
+
+
+class TooMuch(TemplateError):
+    """The rendering took more time, memory or characters than it may."""
 
 
 def _unchanged(prompt: Traced) -> Traced:
@@ -78,12 +82,10 @@ class ChatTemplate:
         *,
         bos_token: str,
         eos_token: str,
-        limits: RenderLimits | None = None,
     ) -> None:
         self.sources = _named(source)
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
-        self._limits = limits or RenderLimits()
         environment = Sandbox()
         self._compiled = {name: _compiled(environment, text) for name, text in self.sources.items()}
 
@@ -107,7 +109,7 @@ class ChatTemplate:
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
         :class:`InvalidRequest` where the template refuses or cannot take them, and
-        :class:`~causerie.chat.budget.TooMuch` where it goes over its limits.
+        :class:`TooMuch` for a prompt that is too long or needs too much memory.
         """
         variables: dict[str, object] = {
             **_chosen(kwargs or {}),
@@ -125,14 +127,8 @@ class ChatTemplate:
         return self._compiled.get(wanted) or next(iter(self._compiled.values()))
 
     def _run(self, template: Template, variables: dict[str, object]) -> Traced:
-        budget = RenderBudget(self._limits)
-        token = current_budget.set(budget)
         try:
-            parts = []
-            for part in template.root_render_func(template.new_context(variables)):
-                budget.write(len(part))
-                parts.append(part)
-            return joined(parts)
+            return joined(_bounded(template.root_render_func(template.new_context(variables))))
         except TemplateRefused as refusal:
             raise InvalidRequest(
                 f"The model's chat template refuses these messages: {refusal.message}",
@@ -149,8 +145,15 @@ class ChatTemplate:
                 "It may expect other messages, tools or `chat_template_kwargs`.",
                 param="messages",
             ) from failure
-        finally:
-            current_budget.reset(token)
+
+
+def _bounded(parts: Iterable[str]) -> Iterator[str]:
+    length = 0
+    for part in parts:
+        length += len(part)
+        if length > _LONGEST:
+            raise TooMuch(f"it gave more than {_LONGEST:,} characters")
+        yield part
 
 
 def _named(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:

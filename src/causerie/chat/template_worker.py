@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 
 from causerie.chat import thinking
-from causerie.chat.budget import TooMuch
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import before_call, learn, prompt_of
-from causerie.chat.template import ChatTemplate
+from causerie.chat.template import ChatTemplate, TooMuch
 from causerie.chat.template_wire import (
     Answer,
     Ask,
