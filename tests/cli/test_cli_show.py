@@ -10,7 +10,6 @@ from hub import gguf
 from typer.testing import CliRunner
 
 from causerie.cli.root import app
-from causerie.engines.llamacpp.cpu import verdict
 from causerie.engines.weights.folder import OPENVINO
 
 TEMPLATE = "{{ '<think>' }}<tool_call>{{ enable_thinking }}{{ tools }}<|im_start|>"
@@ -83,20 +82,3 @@ def test_a_name_that_is_not_fetched() -> None:
     result = CliRunner().invoke(app, ["show", "hf:org/repo"])
     assert result.exit_code == 4
     assert "not on this machine; fetch it by `causerie pull hf:org/repo`" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("flags", "quantization", "begins"),
-    [
-        ("flags\t: fpu avx avx2", "Q4_K_M", "fast (avx2)"),
-        ("flags\t: fpu avx avx2", "F16", "slow: F16 is not quantized"),
-        ("flags\t: fpu avx avx2", "IQ3_M", "slow: IQ3_M takes more computing"),
-        ("flags\t: fpu avx", "Q4_K_M", "slow: the CPU lacks avx2"),
-        ("nothing", "Q4_K_M", "unknown"),
-    ],
-)
-def test_whether_the_cpu_is_fast(
-    flags: str, quantization: str, begins: str, tmp_path: Path
-) -> None:
-    (tmp_path / "cpuinfo").write_text(f"{flags}\n", encoding="utf-8")
-    assert verdict(quantization, tmp_path / "cpuinfo", "x86_64").startswith(begins)

@@ -473,10 +473,8 @@ async def test_stopped_leaves_no_process_and_no_socket(tiny_gguf: Path, short_fo
     await engine.start()
     pid = engine.pid
     assert pid is not None
-    assert engine._cores() == engine._launch.threads
     assert len(list(short_folder.iterdir())) == 1
     await engine.stop()
-    assert engine._cores() is None
     assert not list(short_folder.iterdir())
     assert engine.status().state is EngineState.ABSENT
     with pytest.raises(ProcessLookupError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from causerie.engines.llamacpp.client import AllowedTokens, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.native import NativeBuild, arguments, examine, missing
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.llamacpp.requantize import Conversion
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.skipif(
@@ -143,9 +141,9 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
         tiny_gguf, "llama-server", cache_tokens=300, flash_attention=False, gpu_layers=3,
         kv_type="q8_0", batch=96, lora=adapters, draft=str(tiny_gguf),
     )  # fmt: skip
-    line = " ".join(arguments(BUILD, engine._launch, "w.gguf", "/run/x.sock", "/proc/1/fd/"))
+    line = " ".join(arguments(BUILD, engine._launch, "/run/x.sock", "/proc/1/fd/"))
     for part in (
-        "/opt/llama-server --model w.gguf --host /run/x.sock ", "--parallel 2 --ctx-size 300",
+        f"/opt/llama-server --model {tiny_gguf} --host /run/x.sock ", "--parallel 2 --ctx-size 300",
         "--threads 1 --threads-batch 1 --batch-size 96 --ubatch-size 96", "--cache-type-k q8_0",
         "--cache-ram 0 --slot-save-path /proc/1/fd/", "--fit off", "--gpu-layers 3",
         "--flash-attn off", f'--lora {adapters[0]},"{adapters[1]}"', "--kv-unified",
@@ -153,21 +151,17 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
     ):  # fmt: skip
         assert part in line
     whole = engine_of(tiny_gguf, "llama-server", speculation="ngram")._launch
-    line = " ".join(arguments(BUILD, whole, "w.gguf", 4711, "/tmp"))
+    line = " ".join(arguments(BUILD, whole, 4711, "/tmp"))
     assert "--host 127.0.0.1 --port 4711" in line
     assert "--kv-unified" not in line
     assert "--spec-type ngram-simple" in line
 
 
-def test_a_gpu_has_its_own_batches_and_no_conversion(tiny_gguf: Path) -> None:
+def test_a_gpu_has_its_own_batches(tiny_gguf: Path) -> None:
     launch = engine_of(tiny_gguf, "llama-server")._launch
     gpu = NativeBuild("/opt/llama-server", "1", gpu=True)
     assert gpu.batches(launch) == (2048, 512)
     assert BUILD.batches(launch) == (launch.cpu_batch, launch.cpu_batch)
-    for required, kept in ((True, True), (False, False)):
-        converted = replace(launch, conversion=Conversion(Path(), 1, required))
-        assert (gpu.fitted(converted).conversion is not None) is kept
-        assert BUILD.fitted(converted) is converted
 
 
 def test_only_allowed_tokens_can_be_drawn() -> None:

@@ -17,9 +17,8 @@ from causerie.cli.names import library, ref_of
 from causerie.cli.options import Config, Set
 from causerie.composition.app import engine_of, fetch_weights, weights_here
 from causerie.engines.base import RecommendedSampling
-from causerie.engines.llamacpp import cpu
 from causerie.engines.llamacpp.fit import free_now
-from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
+from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
 from causerie.engines.recommended_sampling import of_folder, of_gguf
 from causerie.engines.weights import CachedWeights, Silent
 from causerie.engines.weights.folder import read_folder, read_openvino_folder
@@ -56,7 +55,7 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     if weights.path.is_dir():
         return facts | {"folder": str(weights.path)} | _of_folder(weights.path, ref, model.engine)
     header = read_header(weights.path)
-    runs = _runs(header, Path(str(settings.weights.cache)))
+    runs = _runs(header)
     return facts | {"file": str(weights.path)} | _of_file(header, ref) | runs
 
 
@@ -94,9 +93,9 @@ def _of_template(template: str, sampling: RecommendedSampling | None) -> Facts:
     }
 
 
-def _runs(header: Header, cache: Path) -> Facts:
+def _runs(header: Header) -> Facts:
     """Return the options that the embedded engine would choose for it."""
-    launch = for_machine(header.path, LlamaCppOptions(cache=cache), header)
+    launch = for_machine(header.path, LlamaCppOptions(), header)
     total = available_memory()
     return {
         "context": launch.context,
@@ -105,19 +104,7 @@ def _runs(header: Header, cache: Path) -> Facts:
         "memory_needed": launch.memory,
         "memory_free": free_now(total),
         "fits": launch.memory <= total,
-        "cpu": cpu.verdict(_quantization(header)),
-    } | _slow(launch)
-
-
-def _slow(launch: Launch) -> Facts:
-    """Return what is slow in the weights, and what is done about it."""
-    slow = launch.slow
-    if slow is None:
-        return {}
-    gain = f"prompts are read about {slow.gain:.1f} times as fast"
-    if launch.conversion is not None:
-        return {"slow_types": f"{slow.names}; converted to Q8_0 at the first start: {gain}"}
-    return {"slow_types": f'{slow.names}; with `models.llamacpp.requantize = "q8_0"` {gain}'}
+    }
 
 
 def _quantization(header: Header) -> str | None:

@@ -7,7 +7,6 @@ them. Nothing here decides anything about a request.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -33,10 +32,8 @@ from causerie.engines import (
 )
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
-from causerie.engines.llamacpp.core_sharing import CoreSharing
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
-from causerie.engines.llamacpp.requantize import copies
 from causerie.engines.machine_part import MachinePart
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.options import OpenVinoOptions
@@ -188,9 +185,7 @@ def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
     """Delete weights from the cache. Raises :class:`WeightsError`."""
-    cache = _cache_folder(settings)
-    await remove(cache, weights)
-    await asyncio.to_thread(shutil.rmtree, copies(cache, weights.path), ignore_errors=True)
+    await remove(_cache_folder(settings), weights)
 
 
 def _cache_folder(settings: Settings) -> Path:
@@ -214,7 +209,7 @@ def _preloaded(settings: Settings) -> list[str]:
 def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp, part: MachinePart) -> LlamaCppOptions:
     plain = {**structs.asdict(llamacpp), "prompt_cache": llamacpp.prompt_cache_bytes}
     del plain["replicas"], plain["devices"]  # of which `part` is one
-    return LlamaCppOptions(**plain, cache=_cache_folder(settings), part=part)
+    return LlamaCppOptions(**plain, part=part)
 
 
 def _openvino_options(openvino: OpenVino, part: MachinePart) -> OpenVinoOptions:
@@ -231,7 +226,6 @@ class _Makers:
         self._credentials = credentials
         self._watcher = watcher
         self._one_download = asyncio.Lock()
-        self._sharing = CoreSharing()
         self.missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
@@ -294,7 +288,6 @@ class _Makers:
                 _llamacpp_options(settings, model.llamacpp, part),
                 ref=model.ref or "",
                 load_seconds=settings.engines.load_seconds,
-                sharing=self._sharing,
             )
 
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)

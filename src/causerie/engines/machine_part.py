@@ -45,29 +45,24 @@ class MachinePart:
 WHOLE = MachinePart()
 
 
-def allowed_cpus(process: int = 0) -> Collection[int]:
-    """Return the hardware threads that a process may use; 0 is this one.
-
-    Raises :class:`ProcessLookupError` where the process has ended.
-    """
+def allowed_cpus() -> Collection[int]:
+    """Return the hardware threads that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return affinity(process) if affinity else range(os.cpu_count() or 1)
+    return affinity(0) if affinity else range(os.cpu_count() or 1)
 
 
 def cores(
     groups: Sequence[Path] | None = None,
     siblings: str = _SIBLINGS,
     part: MachinePart = WHOLE,
-    process: int = 0,
 ) -> int:
     """Return the number of cores that a process with this part may use, at least one.
 
     The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
-    one core only one, for they would wait for each other; but up to four all. A ``process`` that
-    runs already counts by its own affinity; :class:`ProcessLookupError` says that it has ended.
+    one core only one, for they would wait for each other; but up to four all.
     """
     own = part.cpus()
-    allowed = allowed_cpus(process) if process or own is None else own
+    allowed = allowed_cpus() if own is None else own
     physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
     count = max(len(physical), min(len(allowed), 4))
     if own is None:

@@ -90,13 +90,6 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
             "earlier in the text, and checks several at once."
         ),
     ] = "off"
-    requantize: Annotated[
-        Literal["auto", "q8_0", "off"],
-        Meta(
-            description="Whether weights of types that a CPU reads slowly (Q4_1, Q5_0, Q5_1) are "
-            'converted to Q8_0, once, into the cache of weights. `"auto"`: those of small models.'
-        ),
-    ] = "auto"
 
     @property
     def speculates(self) -> bool:

@@ -3,11 +3,7 @@
 Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
 a key, and the path of the Unix socket to listen at, or null for a free port of
 the loopback address) from standard input and answers with lines of JSON on
-standard output: ``{"converted": 0.3}`` while it converts weights, to the end 1, and
-``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens. Without
-a key it only converts weights, for a program that cannot, and ends with
-``{"weights": …}``, the file to load.
-Each further line, ``{"short_spins": true}`` or false, says how long its threads spin.
+standard output: ``{"ready": true, "address": …, "batch": 64}`` once it is loaded and listens.
 Standard input stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
@@ -20,16 +16,12 @@ import os
 import signal
 import sys
 import threading
-import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import xllamacpp
 
-from causerie.engines.llamacpp.conversion import CannotConvert, converted
 from causerie.engines.llamacpp.prompt_store import files_for
-from causerie.engines.llamacpp.spins import short_spins
 from causerie.engines.llamacpp.zero_pages import give_back_zero_pages
 from causerie.engines.machine_part import stay_on
 
@@ -57,16 +49,11 @@ def main() -> None:
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
-    threads = told["launch"]["threads"]
-    threading.Thread(target=_follow_parent, args=(threads,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     stay_on(told["launch"]["cpus"])
-    weights = _weights(told["launch"])
-    if told["key"] is None:
-        _say({"weights": weights})
-        return
     os.umask(0o077)  # the socket is this user's
     try:
-        params = _parameters(told["launch"], weights, told["key"], told["socket"])
+        params = _parameters(told["launch"], told["key"], told["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         _flush_log()
@@ -79,36 +66,9 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _weights(launch: dict[str, Any]) -> str:
-    """Return the file to load: a converted copy where there is to be one."""
-    own, wanted = str(launch["weights"]), launch["conversion"]
-    if wanted is None or (_has_gpu(launch) and not wanted["required"]):
-        return own
-    try:
-        return str(converted(Path(own), Path(wanted["folder"]), _Progress().tell))
-    except (CannotConvert, OSError) as error:
-        if wanted["required"]:
-            sys.exit(f"RuntimeError: the weights cannot be converted: {error}")
-        _say({"not_converted": str(error)})
-        return own
-
-
-class _Progress:
-    """Says what fraction is converted: at the start, then once a second."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def tell(self, fraction: float) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + 1.0
-            _say({"converted": fraction})
-
-
-def _parameters(launch: dict[str, Any], weights: str, key: str, socket: str | None) -> Any:
+def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
-    params.model.path = weights
+    params.model.path = launch["weights"]
     _keep_tokens(params, launch)
     params.cpuparams.n_threads = launch["threads"]
     params.cpuparams_batch.n_threads = launch["threads"]
@@ -184,12 +144,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _follow_parent(threads: int) -> None:
-    """Shorten the spins of the threads, or not, as each line says; end with the parent."""
-    spins = short_spins(threads)
-    while line := sys.stdin.readline():
-        if spins is not None:
-            spins.switch(on=json.loads(line)["short_spins"])
+def _end_with_parent() -> None:
+    sys.stdin.read()
     os._exit(0)  # native threads hold no state worth a farewell
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from causerie.engines.base import (
@@ -24,8 +21,6 @@ from causerie.engines.base import (
 from causerie.engines.embedded import EmbeddedEngine, gguf_model
 from causerie.engines.grammar_matcher import Admitted
 from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient
-from causerie.engines.llamacpp.core_changes import tell_core_changes
-from causerie.engines.llamacpp.core_sharing import CoreSharing, CoreUser
 from causerie.engines.llamacpp.fit import Need, free_now, has_gpu
 from causerie.engines.llamacpp.native import examine
 from causerie.engines.llamacpp.native_process import spawn_native
@@ -37,9 +32,7 @@ from causerie.engines.llamacpp.options import (
 )
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.prompt_store import PromptStore
-from causerie.engines.llamacpp.requantize import SlowWeights
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.machine_part import cores
 from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.footprint import kv_bytes_per_token
@@ -48,15 +41,13 @@ from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 log = structlog.get_logger(__name__)
 
 _NO_TOKEN = -1
-_WORTH_TELLING = 1.15  # times as fast
 
 
 class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     """One GGUF file, run by llama.cpp.
 
-    ``ref`` says where the weights are from, which may name the model's family. ``sharing`` knows
-    the other models that compute on these cores. Making one reads the file's header; raises
-    :class:`EngineFailed` where it is no model, or does not fit.
+    ``ref`` says where the weights are from, which may name the model's family. Making one reads the
+    file's header; raises :class:`EngineFailed` where it is no model, or does not fit.
     """
 
     def __init__(
@@ -67,7 +58,6 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         *,
         ref: str = "",
         load_seconds: float = 600.0,
-        sharing: CoreSharing | None = None,
     ) -> None:
         alongside = [Path(name) for name in (*options.lora, options.draft) if name]
         header, local = gguf_model(weights, ref, alongside)
@@ -79,19 +69,12 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.command is None
         self._version = version("xllamacpp")
-        if launch.conversion is None:
-            _tell_slow(model, launch.slow)
         need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
         gpu = options.gpu_layers != 0 and has_gpu()
         _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
-        self._part = options.part
-        self._chosen_threads = options.threads is None
-        self._telling: asyncio.Task[None] | None = None  # of changes of the cores
         self._partial: PartialTokens  # read with the words
-        self._sharing = sharing or CoreSharing()
-        self._core_user = CoreUser(launch.threads)
 
     @property
     def cache_tokens(self) -> int | None:
@@ -130,9 +113,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
     async def _child(self) -> LlamaCppChild:
         common = (self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
-            child = await spawn(self._launch, *common)
-            self._core_user.is_now(partial(_spin, child))
-            return child
+            return await spawn(self._launch, *common)
         build = await examine(self._launch.command, self._launch.devices)
         log.info(
             "native build of llama.cpp",
@@ -141,42 +122,12 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
             version=build.version,
             gpu=build.gpu,
         )
-        self._launch, self._version = build.fitted(self._launch), build.version
+        self._version = build.version
         self._facts = None  # which name the version
         return await spawn_native(build, self._launch, self._partial, *common)
 
-    async def start(self) -> None:
-        """Load the model, and tell from then on when its cores change."""
-        await super().start()
-        if self._chosen_threads:
-            telling = tell_core_changes(self._model, self._launch.threads, self._cores)
-            self._telling = asyncio.get_running_loop().create_task(telling)
-
-    def _cores(self) -> int | None:
-        """Return the cores of the child process now; ``None`` where there is no process."""
-        with suppress(ProcessLookupError):
-            return cores(part=self._part, process=self.pid) if self.pid is not None else None
-        return None
-
-    def enter(self) -> None:
-        """Count a completion; with the first one the model computes."""
-        super().enter()
-        if self._busy == 1:
-            self._sharing.begin(self._core_user)
-
-    def leave(self, *, done: bool) -> None:
-        """Count the end of a completion; with the last one the model computes no more."""
-        super().leave(done=done)
-        if not self._busy:
-            self._sharing.end(self._core_user)
-
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
-        telling, self._telling = self._telling, None
-        if telling is not None:
-            telling.cancel()
-            with suppress(asyncio.CancelledError):
-                await telling
         await super().stop()
         self._prompts.close()
 
@@ -209,8 +160,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         return await client.sample(replace(request, ignore_eos=False), allowed)
 
     def _build(self) -> str:
-        build = f"llamacpp-{self._version}-{self._local.architecture}"
-        return build if self._launch.conversion is None else f"{build}-q8_0"
+        return f"llamacpp-{self._version}-{self._local.architecture}"
 
     async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
         """Return the tokens that the file calls ordinary and the engine reads as control tokens.
@@ -236,10 +186,6 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         }
 
 
-def _spin(child: LlamaCppChild, shortly: bool) -> None:
-    child.post(msgspec.json.encode({"short_spins": shortly}) + b"\n")
-
-
 def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
     """Refuse a model that ``total`` bytes cannot hold; warn of one that is short of free memory."""
     if need.memory > total and not gpu:
@@ -248,13 +194,6 @@ def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
     if need.memory > free and not gpu:
         advice = need.advice(free)
         log.warning("memory is short", model=model, needed=need.memory, free=free, advice=advice)
-
-
-def _tell_slow(model: str, slow: SlowWeights | None) -> None:
-    if slow is not None and slow.gain >= _WORTH_TELLING:
-        gain = f"prompts are read about {slow.gain:.1f} times as fast"
-        advice = f'with `models.llamacpp.requantize = "q8_0"` {gain}'
-        log.info("weights have slow types", model=model, types=slow.names, advice=advice)
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:

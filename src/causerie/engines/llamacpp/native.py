@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.base import LoadFailed, Started, TextRequest, Token
@@ -54,13 +54,6 @@ class NativeBuild:
     def computes_on_gpu(self, launch: Launch) -> bool:
         """Return whether the model is on a GPU."""
         return self.gpu and launch.gpu_layers != 0
-
-    def fitted(self, launch: Launch) -> Launch:
-        """Return the launch for this build: types that a CPU reads slowly are none on a GPU."""
-        converts = launch.conversion is not None and not launch.conversion.required
-        if converts and self.computes_on_gpu(launch):
-            return replace(launch, conversion=None)
-        return launch
 
     def batches(self, launch: Launch) -> tuple[int, int]:
         """Return the most tokens of a step, and of one computation in it."""
@@ -116,10 +109,8 @@ def native_environment(devices: str | None) -> dict[str, str]:
     }
 
 
-def arguments(
-    build: NativeBuild, launch: Launch, weights: str, place: int | str, states: str
-) -> Sequence[str]:
-    """Return the command that serves ``weights`` at a loopback port, or at a socket.
+def arguments(build: NativeBuild, launch: Launch, place: int | str, states: str) -> Sequence[str]:
+    """Return the command that serves the weights at a loopback port, or at a socket.
 
     ``states`` is the folder of states of prompts. The program's own chat template is fixed: it
     would give up at one that it cannot read, and is never asked for a chat.
@@ -127,7 +118,7 @@ def arguments(
     batch, physical = build.batches(launch)
     host, port = (place, 1) if isinstance(place, str) else ("127.0.0.1", place)
     chosen: Mapping[str, object] = {
-        "--model": weights,
+        "--model": launch.weights,
         "--host": host,
         "--port": port,
         "--parallel": launch.parallel,

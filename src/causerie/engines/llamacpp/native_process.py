@@ -23,7 +23,6 @@ from causerie.engines.llamacpp.process import (
     LlamaCppChild,
     child_of,
     client_of,
-    converted_weights,
     load_failure,
 )
 from causerie.engines.llamacpp.prompt_store import PromptStore, files_for, is_possible
@@ -45,16 +44,13 @@ async def spawn_native(
 
     Otherwise as :func:`~causerie.engines.llamacpp.process.spawn`.
     """
-    weights = launch.weights
-    if launch.conversion is not None:
-        weights = await converted_weights(launch, load_seconds)
     process = await start_supervisor(native_environment(launch.devices))
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
     batches = (batch, physical if build.computes_on_gpu(launch) else None)
     client = client_of(launch, place, key, batches, prompts)
-    command = arguments(build, launch, weights, place, _states(place))
+    command = arguments(build, launch, place, _states(place))
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
     try:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from causerie.engines.control_group import number, own_groups
 from causerie.engines.llamacpp.fit import fitting_tokens, has_gpu, room_for_context
 from causerie.engines.llamacpp.prompt_store import is_possible
-from causerie.engines.llamacpp.requantize import (
-    Conversion,
-    Requantize,
-    SlowWeights,
-    conversion,
-    slow_weights,
-)
 from causerie.engines.machine_part import WHOLE, MachinePart, cores
 from causerie.engines.weights.footprint import memory_bytes
 from causerie.engines.weights.gguf import Header
@@ -65,10 +58,6 @@ class LlamaCppOptions:
     """Whether tokens are proposed from what the text has said before."""
     prompt_cache: int | None = None
     """Bytes for prompts that left their slots; 0 keeps none."""
-    requantize: Requantize = "auto"
-    """Whether weights that are read slowly are converted; see :mod:`.requantize`."""
-    cache: Path | None = None
-    """The folder of weights, for converted ones; ``None`` converts nothing."""
     part: MachinePart = WHOLE
     """Part of the machine that cores, memory and devices are taken from."""
     command: str | None = None
@@ -104,9 +93,6 @@ class Launch:
     """Tokens that a draft model, or repetition, proposes at a time."""
     prompt_cache: int
     memory: int
-    slow: SlowWeights | None
-    """Unknown, and ``None``, without a folder for converted weights."""
-    conversion: Conversion | None
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""
     devices: str | None
@@ -131,17 +117,12 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     8 GiB; none with a draft model, whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
-    slow = slow_weights(weights) if options.cache is not None else None
-    converted = conversion(weights, slow, options.requantize, options.cache)
-    own_size = header.file_size
-    if converted is not None:
-        header = replace(header, file_size=converted.size)
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores(part=options.part)
     context, parallel, cache_tokens = _cache(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
-    token_seconds = own_size / 1e9 * _CORE_SECONDS_PER_GB / threads
+    token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
     alongside = [
         Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
     ]
@@ -166,8 +147,6 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         prompt_cache=_prompt_cache(options),
         memory=memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in alongside if file.exists()),
-        slow=slow,
-        conversion=converted,
         cpus=options.part.cpus(),
         devices=options.part.devices,
     )

@@ -9,7 +9,6 @@ import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -52,27 +51,13 @@ async def spawn(
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
     try:
-        ready = await _reply_with(process, launch, task, "ready", load_seconds)
+        ready = await _loaded(process, launch, task, load_seconds)
     except BaseException:
         await process.end()
         raise
     place = socket or int(ready["address"].rpartition(":")[2])
     client = client_of(launch, place, key, (ready["batch"], ready["gpu_batch"]), prompts)
     return child_of(process, client, pulse)
-
-
-async def converted_weights(launch: Launch, load_seconds: float) -> str:
-    """Return the file to load by a program that does not convert it: a child does that before.
-
-    Raises :class:`EngineFailed`.
-    """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
-    task = {"launch": {**asdict(launch), "gpu_layers": 0}, "key": None, "socket": None}
-    try:
-        reply = await _reply_with(process, launch, task, "weights", load_seconds)
-        return str(reply["weights"])
-    finally:
-        await process.end()
 
 
 def client_of(
@@ -113,10 +98,10 @@ def environment(devices: str | None = None) -> dict[str, str]:
     return {**_SHORT_SPIN, **ours, **seen}
 
 
-async def _reply_with(
-    process: EngineProcess, launch: Launch, task: dict[str, Any], wanted: str, seconds: float
+async def _loaded(
+    process: EngineProcess, launch: Launch, task: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """Give a child its task, and return its first report that has ``wanted``.
+    """Send a child its task, and return its report that the model is loaded.
 
     Raises :class:`EngineFailed` if it ends before, or sends no such report in time.
     """
@@ -125,25 +110,14 @@ async def _reply_with(
             await process.tell((json.dumps(task, default=os.fspath) + "\n").encode())
             async for line in process.stdout:
                 fact = json.loads(line) if line.startswith(b"{") else {}
-                if wanted in fact:
+                if "ready" in fact:
                     return fact
-                _tell_conversion(Path(launch.weights).name, fact)
             await process.ended()  # for all that it has written
     except TimeoutError:
         raise EngineFailed(f"the model was not loaded within {seconds:g} s") from None
     reason = load_failure(process.tail)
     detail = f": {reason}" if reason else ""
     raise EngineFailed(f"the engine could not load {launch.files}{detail}")
-
-
-def _tell_conversion(file: str, fact: dict[str, object]) -> None:
-    match fact:
-        case {"converted": float(fraction)}:
-            log.info("weights are converted", file=file, to="Q8_0", percent=round(fraction * 100))
-        case {"not_converted": reason}:
-            log.warning("weights are not converted", file=file, reason=reason)
-        case _:
-            pass
 
 
 def load_failure(tail: Iterable[str]) -> str:
