@@ -35,6 +35,7 @@ from causerie.operations.examinations import Examinations
 from causerie.operations.interviewing import Found, RecordedExchange
 from causerie.operations.result import Result
 from causerie.operations.results import Results
+from causerie.operations.views import AppliedResult
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.asker import ProbeBounds
 from causerie.probe.reply import ProbeReply
@@ -64,7 +65,7 @@ context_length = 32768
 supported_parameters = ["max_tokens", "temperature", "tools", "tool_choice", "seed", "stop"]
 thinking = "switch"
 continues = true
-probed = 2026-10-01  # 38 yes, 4 no, 2 unclear; not honoured: logprobs, min_p; unclear: logit_bias
+probed = 2026-10-01
 
 [[providers]]
 name = "south"
@@ -125,6 +126,16 @@ class Market:
     service: RunningService
     examinations: Examinations
     services: LiveOperations
+
+    async def put_in_by_hand(self, used: AppliedResult) -> None:
+        """Replace the entry of north's model in the file as a person would, and reload."""
+        text = self.file.read_text(encoding="utf-8")
+        start = text.index("[[providers.models]]")
+        end = text.index("\n\n", start)
+        self.file.write_text(text[:start] + used.by_hand + text[end:], encoding="utf-8")
+        assert self.service.configuration is not None
+        outcome = await self.service.configuration.reload()
+        assert not outcome.problems
 
     async def probed(self, provider: str) -> str:
         """The state that the probe under way ends in."""

@@ -20,8 +20,7 @@ from operationskit import MARKET, NOWHERE, Market, market, provider, result
 from playwright.async_api import expect
 from test_console_hostile import MARKUP, Elements
 
-from causerie.accounts.people import Role
-from causerie.composition import provider_file
+from causerie.accounts.people import SYSTEM, Role
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
 PATHS = (
@@ -70,7 +69,6 @@ async def test_providers_and_what_they_can_do(shown: Bench) -> None:
         assert mark in side_by_side.text
     assert "accepted without effect" in side_by_side.text  # the legend
     one = await shown.operator.get("/operator/providers/north")
-    assert "38 yes, 4 no, 2 unclear" in one.text
     assert "measured 2026-10-01" in one.text
     assert "32,768 tokens" in one.text
     assert (await shown.operator.get("/operator/providers/nowhere")).status == 404
@@ -154,29 +152,13 @@ async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) ->
     assert "it answered in words" in text
     assert "Listed by the provider but not honoured: <code>tools</code>" in text
     used = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
-    assert used.headers["location"].endswith("?done=probe-used")
+    assert "The configuration has not been changed" in used.text
+    assert '[[providers.models]]\nid = "m"' in unescape(used.text)
+    by_hand = await shown.market.services.use(SYSTEM, "north", "m")
+    await shown.market.put_in_by_hand(by_hand)
     text = (await shown.operator.get("/operator/providers/north")).text
     assert "The result matches what is in force" in text
     assert "2026-11-20" in text
-    log = await shown.operator.get("/operator/audit")
-    assert "provider.use_probe" in log.text
-
-
-async def test_a_result_that_cannot_be_written_is_shown_to_be_pasted(
-    shown: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await shown.market.examinations.results.keep(result("north", "m"))
-
-    def read_only(**_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(provider_file.tempfile, "mkstemp", read_only)
-    page = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
-    assert page.status == 200
-    text = unescape(page.text)
-    assert "The configuration was not changed" in text
-    assert "cannot be written (Permission denied)" in text
-    assert '[[providers.models]]\nid = "m"' in text
 
 
 async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> None:
@@ -293,15 +275,5 @@ async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
         go_on.set()
         await expect(page.locator("#probing [role=status]")).to_contain_text("was probed")
         await expect(page.locator(".changes")).to_contain_text("tools")
-        await page.click("text=Write to the configuration and apply")
-        await expect(page.locator(".toast")).to_contain_text("is in force")
-        await expect(page.locator("#probing")).to_contain_text("matches what is in force")
-        row = page.locator(
-            ".alike > div", has=page.locator(".chip", has_text="parallel_tool_calls")
-        )
-        await expect(row.locator("dt")).to_contain_text("unclear")
-        assert "parallel_tool_calls" in made_text(shown)
-
-
-def made_text(shown: Bench) -> str:
-    return shown.market.file.read_text(encoding="utf-8")
+        await page.click("text=Apply the result")
+        await expect(page.locator("#by-hand")).to_contain_text("supported_parameters")

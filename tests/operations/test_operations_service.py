@@ -43,7 +43,7 @@ async def ended(running: ServiceView) -> Any:
             await asyncio.sleep(0.05)  # asked as a program would
 
 
-async def test_what_is_probed_is_written_read_anew_and_held_to(tmp_path: Path) -> None:
+async def test_what_is_probed_and_put_into_the_file_is_held_to(tmp_path: Path) -> None:
     async with provider() as (base_url, heads):
         market = MARKET.format(north=base_url, south=base_url)
         async with service_view(tmp_path, CONFIG + market) as running:
@@ -69,7 +69,12 @@ async def test_what_is_probed_is_written_read_anew_and_held_to(tmp_path: Path) -
             assert len(heads) - before == probe["requests"] + 1
 
             status, used = await send(running, "/providers/north/probe/use", {"model": "m"})
-            assert (status, used["written"], used["in_force"]) == (200, True, True)
+            assert (status, used["written"], used["in_force"]) == (200, False, False)
+            text = running.file.read_text(encoding="utf-8")
+            start = text.index("[[providers.models]]")
+            end = text.index("\n\n", start)
+            running.file.write_text(text[:start] + used["by_hand"] + text[end:], encoding="utf-8")
+            assert not (await running.reload()).problems
             written = tomllib.loads(running.file.read_text(encoding="utf-8"))
             assert "tools" not in written["providers"][0]["models"][0]["supported_parameters"]
             status, _, refused = await running.ask(
@@ -77,9 +82,6 @@ async def test_what_is_probed_is_written_read_anew_and_held_to(tmp_path: Path) -
             )
             assert (status, refused["error"]["code"]) == (400, "unsupported_parameter")
             _, log = await running.get("/api/audit", OPERATOR)
-            assert [one["action"] for one in log["data"]][:2] == [
-                "provider.use_probe",
-                "provider.probe",
-            ]
+            assert [one["action"] for one in log["data"]][:1] == ["provider.probe"]
             begun_again = await send(running, "/providers/north/probe", {"model": "m"})
             assert begun_again[0] == 201  # which ends with the service

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from causerie.composition.provider_file import provider_index
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import SettingsError, load
@@ -43,10 +42,3 @@ def test_what_the_file_sets_goes_first(tmp_path: Path) -> None:
 def test_an_unknown_one_is_told_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="did you mean `anthropic`"):
         loaded(tmp_path, '[[providers]]\nknown = "antropic"\nname = "a"\nbase_url = "http://a"')
-
-
-def test_a_probe_finds_it_by_its_address() -> None:
-    text = '[[providers]]\nname = "a"\nbase_url = "http://a/"\n[[providers]]\nknown = "groq"\n'
-    assert provider_index(text, "https://api.groq.com/openai/v1") == 1
-    assert provider_index(text, "http://a") == 0
-    assert provider_index(text, "https://api.openai.com/v1") is None

@@ -28,11 +28,10 @@ class KeyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``place`` is where the configuration can say that the key is found; ``dialect`` is unset
-    where nobody has named one, ``reach`` where nothing is configured."""
+    """Access to a provider. ``dialect`` is unset if nobody has named one, ``reach`` if the provider
+    is not configured."""
 
     key: str | None = field(default=None, repr=False)
-    place: Secret | None = None
     dialect: Dialect | None = None
     reach: Reach | None = None
 
@@ -47,9 +46,8 @@ def access(
         names = ", ".join(DIALECTS)
         raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
     kind = dialect or (known.dialect if known is not None else None)
-    key, place = _key(options, known)
     reach = _reach(known) if known is not None else None
-    return Access(key, place, DIALECTS[kind] if kind is not None else None, reach)
+    return Access(_key(options, known), DIALECTS[kind] if kind is not None else None, reach)
 
 
 def configured(loaded: Loaded, base_url: str) -> ProviderSettings | None:
@@ -70,7 +68,7 @@ def _reach(known: ProviderSettings) -> Reach:
         ) from error
 
 
-def _key(options: KeyOptions, known: ProviderSettings | None) -> tuple[str | None, Secret | None]:
+def _key(options: KeyOptions, known: ProviderSettings | None) -> str | None:
     given = [option for option in (options.text, options.env, options.file) if option is not None]
     if len(given) > 1:
         raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
@@ -78,7 +76,7 @@ def _key(options: KeyOptions, known: ProviderSettings | None) -> tuple[str | Non
         text = options.text
         if not text.isascii() or not text.isprintable() or not text or " " in text:
             raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
-        return options.text, None
+        return options.text
     environ = variables()
     if options.env is not None:
         place = Secret(env=options.env)
@@ -89,8 +87,8 @@ def _key(options: KeyOptions, known: ProviderSettings | None) -> tuple[str | Non
     elif environ.get(CLIENT_KEY):
         place = Secret(env=CLIENT_KEY)
     else:
-        return None, None
+        return None
     try:
-        return secret_value(place, environ), place
+        return secret_value(place, environ)
     except ValueError as error:
         raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error

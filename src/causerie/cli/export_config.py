@@ -9,9 +9,9 @@ from typing import Any
 from causerie.accounts.entry import StoredEntry
 from causerie.composition.entries import SECTIONS, entry_of, known, reasons
 from causerie.settings import Loaded
-from causerie.settings.edit import by_hand
 from causerie.settings.entries import Entry, EntryKey, without_switched_off
 from causerie.settings.entry_rules import KEYS, NAMES, PATHS
+from causerie.settings.toml import table_text
 
 _HEAD = """\
 # Entries of the configuration in the database, by `causerie export`.
@@ -47,7 +47,7 @@ def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) 
         label = KEYS[entry.section]
         values[label] = {"env": variable(stored.name, label)}
         remarks[label] = f"the {label} itself stays in the database"
-    for line in by_hand(PATHS[entry.section], _without_null(values), remarks).split("\n"):
+    for line in table_text(PATHS[entry.section], _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 

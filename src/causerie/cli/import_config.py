@@ -13,8 +13,8 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.key import digest_line
 from causerie.cli.litellm_config import Alias, Imported, ImportedTarget, imported
 from causerie.cli.litellm_providers import Upstream
-from causerie.settings.edit import as_toml
 from causerie.settings.environment import variables
+from causerie.settings.toml import as_toml
 
 _LITELLM_PORT = 4000
 

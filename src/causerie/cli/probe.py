@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import msgspec
 import typer
@@ -16,7 +15,6 @@ from causerie.cli.access import Access
 from causerie.cli.asking import advice
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.matrix import ProbeProgress, show
-from causerie.composition.provider_file import CannotWrite, NewProvider, write_entries
 from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
 from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.cost import ProbeBudget, cost
@@ -29,8 +27,7 @@ from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
 from causerie.providers.dialect import CHAT, Dialect
 from causerie.providers.dialects import GENERIC
-from causerie.settings import Loaded
-from causerie.settings.load import FILE_NAME
+from causerie.settings.toml import table_text
 
 WHOLE_SECONDS = 1800.0
 QUICK_SECONDS = 60.0
@@ -144,33 +141,25 @@ class _Run:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def ask_and_tell(plan: ProbePlan, loaded: Loaded, *, as_json: bool, write: bool) -> None:
-    """Ask the models of the plan, print what they do, and write it into the configuration."""
-    notes = Console(stderr=True)
-    run = _Run(plan, notes)
-    interviews = asyncio.run(run.interviews())
+def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
+    """Ask the models of the plan, and print what they do, with entries for the configuration."""
+    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
     if as_json:
         typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
     for one in interviews if not as_json else ():
         show(Console(), one.entry, one.findings)
-    if write:
-        file = loaded.file or Path(FILE_NAME)
-        provider = NewProvider(plan.base_url, plan.access.place, run.dialect)
-        _write(file, provider, interviews, notes)
+        if one.complete and not plan.quick:
+            typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
 
 
-def _write(
-    file: Path, provider: NewProvider, interviews: Sequence[CompletedInterview], notes: Console
-) -> None:
-    """Only complete interviews are worth keeping."""
+def print_entries(plan: ProbePlan) -> None:
+    """Ask the models of the plan, and print their entries for the configuration alone."""
+    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
     for one in interviews:
         if not one.complete:
-            raise CommandFailed(
-                f"{file} stays as it is: not every question about {one.entry.id} could be asked"
-            )
-    try:
-        write_entries(file, provider, [one.entry for one in interviews])
-    except CannotWrite as failure:
-        code = ExitCode.CONFIGURATION if failure.configuration else ExitCode.FAILURE
-        raise CommandFailed(failure.whole, code) from failure
-    notes.print(f"wrote {file}", markup=False, highlight=False)
+            raise CommandFailed(f"not every question about {one.entry.id} could be asked")
+    typer.echo("\n\n".join(map(_entry, interviews)))
+
+
+def _entry(one: CompletedInterview) -> str:
+    return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})

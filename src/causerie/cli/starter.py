@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from causerie.providers.known import KnownProvider
-from causerie.settings.edit import as_toml
+from causerie.settings.toml import as_toml
 
 EVERY_MODEL = "*"
 _PORT = 8000

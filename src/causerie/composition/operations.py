@@ -5,7 +5,6 @@ Always by the parts that are in force.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -20,8 +19,7 @@ from causerie.accounts.people import Actor
 from causerie.composition.alert_desk import LiveAlerts
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
-from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
-from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
+from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.service import RunningService, decoding_bounds
 from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
@@ -40,6 +38,7 @@ from causerie.providers.target import ProviderTarget
 from causerie.settings import ProviderModelSettings
 from causerie.settings.addresses import default_address
 from causerie.settings.provider import ProviderSettings
+from causerie.settings.toml import table_text
 
 _LONGEST_MODEL = 1000
 
@@ -71,14 +70,14 @@ class LiveOperations:
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         await self._accounts.operating.look(actor)
-        views = await self._views()
+        views = self._views()
         found = [await self._view(views, one) for one in self._parts.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         await self._accounts.operating.look(actor)
-        views = await self._views()
+        views = self._views()
         for one in self._parts.settings.providers:
             if one.name == name:
                 return await self._view(views, one)
@@ -138,7 +137,7 @@ class LiveOperations:
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = await self._kept(actor, name)
-        used = await (self._used(one, result) if kept is None else self._put(actor, kept, result))
+        used = self._by_hand(result) if kept is None else await self._put(actor, kept, result)
         if used.in_force:
             await self._examinations.use(result)
         if used.written:
@@ -167,11 +166,8 @@ class LiveOperations:
             return found.target.provider.dialect.lists
         return KNOWN
 
-    async def _views(self) -> ProviderViews:
-        configuration = self._parts.configuration
-        file = configuration.file if configuration is not None else None
-        text = await asyncio.to_thread(text_of, file)
-        return ProviderViews(self._parts.settings, self._parts, text)
+    def _views(self) -> ProviderViews:
+        return ProviderViews(self._parts.settings, self._parts)
 
     async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
         results = await self._examinations.results.of(one.name)
@@ -188,24 +184,12 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    async def _used(self, one: ProviderSettings, result: Result) -> AppliedResult:
-        configuration, entries = self._parts.configuration, [result.entry()]
-        if configuration is None or configuration.file is None:
-            words = "the service runs without a configuration file"
-            return AppliedResult(
-                written=False, in_force=False, problem=words, by_hand=tables(entries)
-            )
-        provider = NewProvider(one.base_url, name=one.name)
-        try:
-            await asyncio.to_thread(write_entries, configuration.file, provider, entries)
-        except CannotWrite as failure:
-            by_hand = failure.by_hand or tables(entries)
-            return AppliedResult(
-                written=False, in_force=False, problem=str(failure), by_hand=by_hand
-            )
-        outcome = await configuration.reload()
+    def _by_hand(self, result: Result) -> AppliedResult:
         return AppliedResult(
-            written=True, in_force=not outcome.problems, problem="; ".join(outcome.problems)
+            written=False,
+            in_force=False,
+            problem="the provider is in the configuration file, which people write",
+            by_hand=_table(result),
         )
 
     async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
@@ -232,7 +216,7 @@ class LiveOperations:
                 written=False,
                 in_force=False,
                 problem=failure.message,
-                by_hand=tables([result.entry()]),
+                by_hand=_table(result),
             )
         return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
 
@@ -256,6 +240,11 @@ class LiveOperations:
             max_messages=server.max_messages,
             work=decoding_bounds(server),
         )
+
+
+def _table(result: Result) -> str:
+    entry = result.entry()
+    return table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
 
 
 def _no_provider(name: str) -> NotFound:

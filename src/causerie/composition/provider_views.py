@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
-from functools import lru_cache
-from pathlib import Path
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.service import RunningService
@@ -27,16 +24,14 @@ from causerie.operations.views import (
 )
 from causerie.protocol.target_stats import UNKNOWN
 from causerie.settings import ProviderModelSettings, Settings
-from causerie.settings.edit import remark
 from causerie.settings.provider import ProviderSettings
 
 
 class ProviderViews:
-    """Providers at one moment, by the settings in force and the text of their file."""
+    """Providers at one moment, by the settings in force."""
 
-    def __init__(self, settings: Settings, stats_of: RunningService, text: str = "") -> None:
+    def __init__(self, settings: Settings, stats_of: RunningService) -> None:
         self._settings = settings
-        self._text = text
         self._stats_of = stats_of
         self._target_states = {one.name: one for one in stats_of.targets()}
         self._serving = _serving(settings)
@@ -110,17 +105,17 @@ class ProviderViews:
     def _model(
         self, one: ProviderSettings, known: ProviderModelSettings, kept: Kept
     ) -> ProbedModelView:
-        said = self._remark(one.name, known.id)
         supported = known.supported_parameters
         facts = ConfiguredSupport(
-            frozenset(supported) if supported is not None else None, parameters(known), said
+            frozenset(supported) if supported is not None else None, parameters(known)
         )
-        used = kept.used if kept.used is not None and not changes(known, kept.used) else None
         newest = kept.newest
+        results = (each for each in (kept.used, newest) if each is not None)
+        used = next((each for each in results if not changes(known, each)), None)
         return ProbedModelView(
             id=known.id,
             probed=known.probed,
-            evidence=used.evidence if used is not None else said,
+            evidence=used.evidence if used is not None else "",
             context_length=known.context_length,
             thinking=known.thinking,
             continues=known.continues,
@@ -130,41 +125,6 @@ class ProviderViews:
             newest=newest,
             changes=tuple(changes(known, newest)) if newest is not None else (),
         )
-
-    def _remark(self, provider: str, model: str) -> str:
-        """Return the file's text after the day of the probe; empty in a file of other settings."""
-        place = _places_of_models(self._text).get((provider, model))
-        if place is None:
-            return ""
-        index, number = place
-        return remark(self._text, ("providers", index, "models", number, "probed"))
-
-
-@lru_cache(maxsize=1)
-def _places_of_models(text: str) -> Mapping[tuple[str, str], tuple[int, int]]:
-    """Return the places of models in the file, by provider and id; it is read once for all."""
-    try:
-        providers = tomllib.loads(text).get("providers")
-    except tomllib.TOMLDecodeError:
-        return {}
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    for index, one in enumerate(providers if isinstance(providers, list) else ()):
-        models = one.get("models") if isinstance(one, dict) else None
-        for number, each in enumerate(models if isinstance(models, list) else ()):
-            if isinstance(each, dict):
-                place = (str(one.get("name")), str(each.get("id")))
-                found.setdefault(place, (index, number))
-    return found
-
-
-def text_of(file: Path | None) -> str:
-    """The configuration file as it is now; empty where it cannot be read."""
-    if file is None:
-        return ""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def changes(known: ProviderModelSettings, result: Result) -> list[Change]:

@@ -1,8 +1,7 @@
 """Parameters that a model of a provider supports, and the evidence.
 
 The service goes by its configuration, so this is the state of the configuration. The result of a
-probe explains it, if that result is the one in force; otherwise the remark that ``causerie probe
---write`` left there does.
+probe explains it, if that result is the one in force.
 """
 
 from __future__ import annotations
@@ -29,14 +28,11 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
 
 
 class ConfiguredSupport(Struct, frozen=True):
-    """Configured support of a model's parameters. ``effective`` is what requests are held to;
-    ``None``: everything is let through. ``remark`` is what stands behind the day of the probe."""
+    """Configured support of a model's parameters."""
 
     supported: frozenset[str] | None = None
     effective: frozenset[str] | None = None
     """Parameters that requests are checked against; ``None``: everything is let through."""
-    remark: str = ""
-    """The text after the day of the probe."""
 
 
 class Cell(Struct, frozen=True):
@@ -56,7 +52,6 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
 def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
     """Every parameter of a model; ``result`` is that of the probe in force, if it is kept."""
     found = result.answers() if result is not None else {}
-    refused, unclear = _noted(known.remark)
     cells = []
     for _, names in groups():
         for name in names:
@@ -72,11 +67,8 @@ def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
                 own = known.supported is not None and name not in known.supported
                 words = "served here, or under another of its names" if own else "measured"
                 cells.append(Cell(name, "yes", words))
-            elif name in unclear:
-                cells.append(Cell(name, "unclear", "nothing was seen that would decide it"))
             else:
-                words = "seen not to be honoured" if name in refused else "not among what was found"
-                cells.append(Cell(name, "no", words))
+                cells.append(Cell(name, "no", "not among the measured parameters"))
     return cells
 
 
@@ -84,13 +76,3 @@ def own_row() -> Sequence[Cell]:
     """Of a model that this service runs itself."""
     words = "enforced here; every question of the probe is asked in our tests"
     return [Cell(name, "yes", words) for _, names in groups() for name in names]
-
-
-def _noted(remark: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the parameters that a remark names as not honoured, and as unclear."""
-    found: dict[str, frozenset[str]] = {}
-    for part in remark.split("; "):
-        title, colon, names = part.partition(": ")
-        if colon:
-            found[title] = frozenset(names.split(", "))
-    return found.get("not honoured", frozenset()), found.get("unclear", frozenset())

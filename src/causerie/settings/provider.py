@@ -80,7 +80,7 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class ProviderModelSettings(Struct, frozen=True, kw_only=True):
-    """Capabilities of one model there, as `causerie probe --write` found them.
+    """Capabilities of one model there, as `causerie probe` found them.
 
     Unset values are not known, and requests that use them are let through.
     """

@@ -35,8 +35,8 @@ Models = Annotated[
 ]
 
 
-Write = Annotated[
-    bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
+Entry = Annotated[
+    bool, typer.Option("--entry", help="Print only the entry for the configuration, as TOML.")
 ]
 
 
@@ -48,7 +48,7 @@ def probe(
     key_file: KeyFile = None,
     dialect: Kind = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
-    write: Write = False,
+    entry: Entry = False,
     config: Config = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
     quick: Quick = False,
@@ -68,16 +68,24 @@ def probe(
 
     `causerie probe http://127.0.0.1:8000/v1 --quick`
 
-    `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
+    `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --entry`
     """
     from causerie.cli.access import KeyOptions, access
     from causerie.cli.in_force import settings_in_force
-    from causerie.cli.probe import QUICK_SECONDS, WHOLE_SECONDS, ProbePlan, ask_and_tell, check_api
+    from causerie.cli.probe import (
+        QUICK_SECONDS,
+        WHOLE_SECONDS,
+        ProbePlan,
+        ask_and_show,
+        check_api,
+        print_entries,
+    )
     from causerie.probe.asker import ProbeBounds
 
     with reporting():
-        if quick and write:
-            raise CommandFailed("--write needs every answer, not those of --quick", ExitCode.USAGE)
+        if entry and (quick or as_json):
+            words = "--entry needs every answer, and is another form than --json"
+            raise CommandFailed(words, ExitCode.USAGE)
         loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
         reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
@@ -85,4 +93,7 @@ def probe(
         total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
         bounds = ProbeBounds(seconds)
         plan = ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
-        ask_and_tell(plan, loaded, as_json=as_json, write=write)
+        if entry:
+            print_entries(plan)
+        else:
+            ask_and_show(plan, as_json=as_json)
