@@ -73,7 +73,7 @@ async def test_a_site_from_elsewhere_cannot_have_it_under_its_own_name(shown: Fr
 
 async def test_the_setting_decides_and_a_reload_changes_it(shown: Front) -> None:
     shown.server = ServerSettings(chat_page=False)
-    for path in ("/", "/console/static/theme.js"):
+    for path in ("/", "/console/static/first.js"):
         response, _ = await ask(shown, path, **PAGE)
         assert response.status == 404
     shown.server = ServerSettings(chat_page=True)

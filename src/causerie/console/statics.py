@@ -1,7 +1,7 @@
 """Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year.
 
-A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. A script
-has in itself what it imports, and loads another one at first use by ``import()``.
+A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts are
+ES modules, and a page preloads all that its script imports.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
 from causerie.catalog.page_cache import CachedPage
-from causerie.console.bundle import bundle
-from causerie.console.minify import minify_script, minify_styles
 from causerie.console.security import FILE_HEADERS
 from causerie.edge.cached import send_cached
 from causerie.edge.exchange import Exchange
@@ -41,7 +39,8 @@ SHEETS = MappingProxyType(
 )
 """Style sheets and their parts: of every page, and of pages by subject."""
 _HASH_LENGTH = 16
-_IMPORT = re.compile(r"""(\bimport\(")\./([a-z_.]+\.js)("\))""")
+_IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
+_STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
@@ -52,6 +51,7 @@ class Statics:
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
+        self._scripts: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
         others, texts = _contents()
         for name, content in others.items():
@@ -60,13 +60,24 @@ class Statics:
             style = "".join(texts[f"{part}.css"] for part in parts)
             self._add_sheet(prefix, name, style, last_style)
             last_style = b""
-        scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
-        for name in scripts:
-            self._add_script(prefix, name, scripts)
+        self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
+        for name in self._scripts:
+            self._add_script(prefix, name)
 
     def address(self, name: str) -> str:
         """The path of a file; raises :class:`KeyError` for one that is not there."""
         return self._addresses[name]
+
+    def imports(self, name: str) -> Sequence[str]:
+        """Return the paths of all scripts that a script imports, directly or not."""
+        found: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            text = self._scripts[waiting.pop()]
+            new = [each for each in _STATIC_IMPORT.findall(text) if each not in found]
+            found |= dict.fromkeys(new)
+            waiting += new
+        return [self._addresses[each] for each in found]
 
     async def answer(self, exchange: Exchange) -> None:
         """Send a file; raises :class:`NotFound`."""
@@ -81,21 +92,20 @@ class Statics:
         located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
         self._add(prefix, name, located.encode() + last_style)
 
-    def _add_script(self, prefix: str, name: str, scripts: dict[str, str]) -> None:
-        """A script with what it imports, after those that it loads later and names as named here.
+    def _add_script(self, prefix: str, name: str) -> None:
+        """Add a script after those that it imports, whose addresses tell their content.
 
-        So that no script meets one of another version. Raises :class:`KeyError`
-        where it imports what is not there.
+        So no script meets one of another version. Raises :class:`KeyError` for an import of a file
+        that does not exist.
         """
         if name in self._addresses:
             return
 
-        def named(found: re.Match[str]) -> str:
-            imported = found[2]
-            self._add_script(prefix, imported, scripts)
-            return found[1] + self._addresses[imported] + found[3]
+        def addressed(found: re.Match[str]) -> str:
+            self._add_script(prefix, found[2])
+            return found[1] + self._addresses[found[2]] + found[3]
 
-        self._add(prefix, name, _IMPORT.sub(named, bundle(name, scripts)).encode())
+        self._add(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
@@ -108,19 +118,10 @@ class Statics:
 
 @cache
 def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
-    """Return the files of the package: others as they are, and texts as they are sent.
-
-    Once for all addresses below which a service has them.
-    """
+    """Return the files of the package: those of other kinds, and the texts."""
     folder = files(__package__) / "static"
     kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
     others = {each.name: each.read_bytes() for each in kept}
     names = [name for name in others if name.endswith((".css", ".js"))]
-    texts = {name: _short(name, others.pop(name).decode()) for name in names}
+    texts = {name: others.pop(name).decode() for name in names}
     return MappingProxyType(others), MappingProxyType(texts)
-
-
-def _short(name: str, text: str) -> str:
-    if name.endswith(".css"):
-        return minify_styles(text)
-    return text if name.endswith(".min.js") else minify_script(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -72,9 +73,17 @@ def environment(
         "stamp": stamp,
     }
     made.globals |= {"lowest_price": lowest_price}
-    made.globals |= {"static": statics.address, "seconds": seconds, "folded": folded}
+    made.globals |= {"static": statics.address, "module": partial(_module, statics)}
+    made.globals |= {"seconds": seconds, "folded": folded}
     made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
     return made
+
+
+def _module(statics: Statics, name: str) -> Markup:
+    """Return the tags that load a script, and at the same time all that it imports."""
+    preload = Markup('<link rel="modulepreload" href="{}">')
+    script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
+    return Markup("").join([*map(preload.format, statics.imports(name)), script])
 
 
 def coded(words: str) -> Markup:
