@@ -18,7 +18,7 @@ from causerie.store import migrations
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 
-FIRST = "0011"  # from here on; before it nothing had been released
+FIRST = "0001"  # the tables of the first release
 REVISIONS = sorted(
     file.name[1:5] for file in Path(str(migrations.__file__)).parent.glob("versions/r*.py")
 )

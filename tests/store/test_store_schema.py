@@ -7,18 +7,14 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from ledgerkit import record
 from sqlalchemy import exc, inspect, make_url, text
 
-from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
 from causerie.errors import StoreUnavailable
 from causerie.store.database import Database, WrongAddress, obstacle_of
-from causerie.store.latency import bucket_of
-from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
 from causerie.store.tables import METADATA
 from causerie.store.usage import SqlUsage
@@ -35,104 +31,14 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
     assert await names(database) == set(METADATA.tables)
 
 
-async def test_every_step_goes_up_and_down(bare: Database) -> None:
-    steps = [f"{number:04}" for number in range(1, 13)]
-    for step in steps:
-        await upgrade(bare, step)
-        assert await revision(bare) == step
-    for step in reversed(["base", *steps[:-1]]):
-        await downgrade(bare, step)
-        assert await revision(bare) == (None if step == "base" else step)
+async def test_the_tables_can_be_taken_back(bare: Database) -> None:
+    await upgrade(bare)
+    assert await revision(bare) == "0001"
+    await downgrade(bare)
+    assert await revision(bare) is None
     assert await names(bare) == set()
     await upgrade(bare)
     assert await differences(bare) == []
-
-
-async def test_records_of_before_stay_readable(bare: Database) -> None:
-    await upgrade(bare, "0003")
-    columns = (
-        "id, request_id, at, project_id, key_id, user_id, door, model, served_by, stream, status, "
-        "attempts, prompt, cached, completion, reasoning, cost, queue_us, duration_us"
-    )
-    id = "01900000-0000-7000-8000-000000000000"
-    stored = id.replace("-", "") if bare.sqlite else id
-    values = f"'{stored}', 'r', 1795262400000000, 'prj_a', '', '', '', 'm', '', false, 200, 1"
-    async with bare.writing() as connection:
-        await connection.execute(
-            text(f"INSERT INTO usage_records ({columns}) VALUES ({values}, 1, 1, 1, 1, 1, 1, 1)")
-        )
-    sums = f"'prj_a', {1_795_262_400_000_000}, '{{key}}', '', 'm', '', " + "1, " * 11 + "1"
-    async with bare.writing() as connection:
-        for key in ("ck_a", "ck_b"):
-            values = sums.format(key=key)
-            await connection.execute(text(f"INSERT INTO usage_hourly VALUES ({values})"))
-    await upgrade(bare)
-    began = datetime(2026, 11, 21, tzinfo=UTC)
-    asked = RecordFilter(began, began + timedelta(days=1))
-    [found] = await SqlUsageReader(bare).records(asked)
-    assert (found.id, found.tried, found.reason, found.param) == (id, (), "", None)
-    assert (found.app, found.referer, found.cache_miss) == ("", "", "")
-    by_app = UsageQuery(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
-    [summed] = await SqlUsageReader(bare).sums(by_app)
-    assert (summed.group, summed.requests) == ({By.APP: "", By.MODEL: "m"}, 2)
-    assert summed.charged == summed.prompt + summed.completion == 4
-    assert (found.upstream_us, found.continued, found.estimated) == (0, 0, False)
-
-
-async def counted(database: Database) -> set[tuple[object, ...]]:
-    """The histogram of first tokens: model, key, person, bucket, requests."""
-    names = "model, key_id, user_id, bucket, requests"
-    async with database.reading() as connection:
-        found = await connection.execute(text(f"SELECT {names} FROM usage_first_token"))
-        return {tuple(row) for row in found}
-
-
-async def test_first_tokens_of_before_are_told_apart_where_records_are_kept(
-    bare: Database,
-) -> None:
-    """And counted once: what is no longer known is nobody's, and back down all is as it was."""
-    at = 1_795_262_400_000_000
-    records = [
-        record(key=f"ck_{n % 3}", user=f"usr_{n % 2}", at=at, first_token_us=time)
-        for n, time in enumerate([0, 1, 2, 3, 1000, 1024, 1025, 15_000, 15_000, 2**45, None])
-    ]
-    await upgrade(bare)
-    await SqlUsage(bare).append(records)
-    written = await counted(bare)
-    await downgrade(bare, "0008")
-    add = "INSERT INTO usage_first_token VALUES ('prj_a', :at, :model, :bucket, 5)"
-    older = "UPDATE usage_first_token SET requests = requests + 7 WHERE bucket = :bucket"
-    slow = bucket_of(15_000)
-    async with bare.writing() as connection:
-        await connection.execute(text(older), {"bucket": slow})
-        await connection.execute(text(add), {"at": at, "model": "gone", "bucket": 3})
-        query = text("SELECT * FROM usage_first_token")
-        before = {tuple(row) for row in await connection.execute(query)}
-    await upgrade(bare)
-    assert await counted(bare) == written | {
-        ("small", "", "", slow, 7),
-        ("gone", "", "", 3, 5),
-    }
-    assert await differences(bare) == []
-    began = datetime(2026, 11, 21, tzinfo=UTC)
-    by_key = UsageQuery(began, began + timedelta(days=1), Step.ALL, (By.KEY,))
-    found = await SqlUsageReader(bare).first_tokens(by_key, [0.5])
-    assert {each.group for each in found} == {"ck_0", "ck_1", "ck_2", None}
-    await downgrade(bare, "0008")
-    async with bare.reading() as connection:
-        assert {tuple(row) for row in await connection.execute(query)} == before
-
-
-async def test_the_migration_knows_every_bucket(bare: Database) -> None:
-    """It compares where the program computes: just below and above each bound they agree."""
-    bounds = [int(2.0 ** (bucket / 4)) for bucket in range(8, 180)]
-    times = sorted({bound + alongside for bound in bounds for alongside in (-1, 0, 1)})
-    await upgrade(bare)
-    await SqlUsage(bare).append([record(first_token_us=time) for time in times])
-    written = await counted(bare)
-    await downgrade(bare, "0008")
-    await upgrade(bare)
-    assert await counted(bare) == written
 
 
 async def test_several_processes_may_start_together(store_url: str) -> None:

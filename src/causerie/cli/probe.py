@@ -6,14 +6,16 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 import typer
 from rich.console import Console
 
-from causerie.cli.access import Access
+from causerie.cli.access import Access, KeyOptions, access
 from causerie.cli.asking import advice
 from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.in_force import settings_in_force
 from causerie.cli.matrix import ProbeProgress, show
 from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
 from causerie.probe.asker import ProbeBounds, ProbeClient
@@ -58,6 +60,26 @@ class ProbePlan:
     @property
     def questions(self) -> Sequence[ProbeQuestion]:
         return QUICK_QUESTIONS if self.quick else QUESTIONS
+
+
+def plan_of(
+    base_url: str,
+    models: Sequence[str] | None,
+    keys: KeyOptions,
+    dialect: str | None,
+    config: Path | None,
+    seconds: float,
+    total_seconds: float | None,
+    yes: bool,
+    quick: bool,
+) -> ProbePlan:
+    """Return the plan that the command line describes. Raises :class:`CommandFailed`."""
+    address = base_url.rstrip("/")
+    reach = access(address, settings_in_force(config, None), keys, dialect)
+    check_api(reach.dialect)
+    total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
+    bounds = ProbeBounds(seconds)
+    return ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
 
 
 class _Run:

@@ -20,7 +20,7 @@ _LOCK = 0x63617573  # any number, the same for every process
 
 
 class NewerSchema(Exception):
-    """The database was made by a newer version of the program, which has to be run instead."""
+    """The database was made by another version of the program, which has to be run instead."""
 
 
 async def upgrade(database: Database, revision: str = "head") -> None:
@@ -59,7 +59,9 @@ def _upgrade(connection: Connection, revision: str) -> None:
     if current is not None and current not in known:
         raise NewerSchema(
             f"the database has revision {current}, which this version of the program does not "
-            "know; run the newer version that made it"
+            "know: run the newer version that made it. A database from before the first release "
+            "cannot be taken over: export its configuration with the version that made it "
+            "(`causerie export-config`), and start with a new database"
         )
     command.upgrade(config, revision)
 

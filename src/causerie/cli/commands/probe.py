@@ -70,29 +70,15 @@ def probe(
 
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --entry`
     """
-    from causerie.cli.access import KeyOptions, access
-    from causerie.cli.in_force import settings_in_force
-    from causerie.cli.probe import (
-        QUICK_SECONDS,
-        WHOLE_SECONDS,
-        ProbePlan,
-        ask_and_show,
-        check_api,
-        print_entries,
-    )
-    from causerie.probe.asker import ProbeBounds
+    from causerie.cli.access import KeyOptions
+    from causerie.cli.probe import ask_and_show, plan_of, print_entries
 
     with reporting():
         if entry and (quick or as_json):
             words = "--entry needs every answer, and is another form than --json"
             raise CommandFailed(words, ExitCode.USAGE)
-        loaded = settings_in_force(config, None)
-        address = base_url.rstrip("/")
-        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        check_api(reach.dialect)
-        total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
-        bounds = ProbeBounds(seconds)
-        plan = ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
+        keys = KeyOptions(key, key_env, key_file)
+        plan = plan_of(base_url, models, keys, dialect, config, seconds, total_seconds, yes, quick)
         if entry:
             print_entries(plan)
         else:
