@@ -199,7 +199,7 @@ class MemoryCounters:
         return self.take_now(scopes, estimate)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
-        """A lease on all scopes; see :meth:`causerie.access.limits.Limits.take`.
+        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
 
         Output that would not fit into an empty window is cut down to what does.
         """

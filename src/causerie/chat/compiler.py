@@ -52,7 +52,7 @@ class Compiler:
     """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
     ``reader`` names the function (``module:name``) that reads a vocabulary
-    (:class:`causerie.chat.compiler_worker.Vocabulary`) from the path that the
+    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the
     model's facts give; without one, or without a path, single bytes are the
     tokens. ``memory`` is a worker's address space in bytes, ``patience`` how
     many seconds a check may wait for a worker, and then for its answer where

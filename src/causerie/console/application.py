@@ -68,7 +68,7 @@ def _now() -> datetime:
 
 
 class ConsoleApplication:
-    """Answers what is asked below :data:`~causerie.console.context.PREFIX`."""
+    """Answers what is asked below :data:`~causerie.console.request_context.PREFIX`."""
 
     def __init__(
         self,

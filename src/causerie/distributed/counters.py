@@ -44,7 +44,7 @@ class DistributedCounters:
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> DistributedLease | LocalLease:
-        """A lease on all scopes; see :meth:`causerie.access.limits.Limits.take`.
+        """A lease on all scopes; see :meth:`causerie.access.limits.RateLimiter.take`.
 
         Raises :class:`StoreUnavailable`, too, where the server is away and that shall refuse.
         """

@@ -62,12 +62,12 @@ class SqlStore:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[SqlRepositories]:
-        """See :class:`causerie.accounts.ports.Store`."""
+        """See :class:`causerie.accounts.ports.AccountStore`."""
         async with self._database.reading() as connection:
             yield SqlRepositories.over(connection, self._cipher, writing=False)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[SqlRepositories]:
-        """See :class:`causerie.accounts.ports.Store`."""
+        """See :class:`causerie.accounts.ports.AccountStore`."""
         async with self._database.writing() as connection:
             yield SqlRepositories.over(connection, self._cipher, writing=True)

@@ -56,7 +56,7 @@ class Loan:
         self._engine.beat()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """As :meth:`Turn.end`."""
+        """End the turn."""
         self._engine.leave(done=made is not None)
         self._turn.end(made, failure)
 
