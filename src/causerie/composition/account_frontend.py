@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from decimal import Decimal
 from ipaddress import ip_network
 
 from msgspec import structs
@@ -38,6 +37,7 @@ from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.operations.examinations import Examinations
 from causerie.operations.results import Results
+from causerie.protocol.numbers import money
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
@@ -102,7 +102,7 @@ class AccountFrontend:
         self._hosted.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
-            paid_from=Decimal(settings.free.paid_from),
+            paid_from=money(settings.free.paid_from),
         )
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
