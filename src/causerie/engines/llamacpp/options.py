@@ -75,6 +75,8 @@ class LlamaCppOptions:
     """The program of a native build; ``None`` for the package that comes with the service."""
     args: tuple[str, ...] = ()
     """Further arguments of that program."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Launch:
     weights: str
     command: str | None
     args: tuple[str, ...]
+    environment: tuple[str, ...]
     context: int
     parallel: int
     cache_tokens: int
@@ -149,6 +152,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         weights=str(weights),
         command=options.command,
         args=options.args,
+        environment=options.environment,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,
