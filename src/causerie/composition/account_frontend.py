@@ -24,6 +24,7 @@ from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
 from causerie.composition.mail import mail_server
 from causerie.composition.operations import LiveOperations
+from causerie.composition.providers import private_networks
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, OpenPages, SignUp
@@ -98,7 +99,9 @@ class AccountFrontend:
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        self._providers = identity_providers(settings.identity_providers, credentials)
+        self._providers = identity_providers(
+            settings.identity_providers, credentials, private_networks(settings.server)
+        )
         self._hosted.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
