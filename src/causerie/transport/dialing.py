@@ -17,6 +17,7 @@ from causerie.transport.connection import ClientConnection
 from causerie.transport.errors import TransportFailed
 
 _MAX_ANSWER_BYTES = 16 * 1024
+_STATUS_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class _Tunnel(asyncio.Protocol):
             return
         if b"\r\n\r\n" in self._held:
             parts = self._held.split(b" ", 2)
-            valid = len(parts) > 1 and parts[1].isdigit()
+            valid = len(parts) > 1 and len(parts[1]) == _STATUS_DIGITS and parts[1].isdigit()
             self._answered.set_result(int(parts[1]) if valid else 0)
         elif len(self._held) > _MAX_ANSWER_BYTES:
             self._answered.set_result(0)

@@ -300,7 +300,7 @@ export class GrowingText {
   /** Read the text, of which the beginning was read before; gives the blocks without `rest`,
    *  which is empty where the text is `whole`. */
   read(text, whole = true) {
-    const now = text.replace(/\r\n?/g, "\n");
+    const now = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
     const grown = now.startsWith(this.source);
     const keep = grown ? Math.max(this.blocks.length - 2, 0) : 0;
     const from = keep ? this.starts[keep] : 0;

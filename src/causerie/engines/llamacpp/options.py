@@ -145,9 +145,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = own_size / 1e9 * _CORE_SECONDS_PER_GB / threads
-    alongside = [
-        Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
-    ]
+    alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
         command=options.command,
