@@ -125,7 +125,7 @@ def _check_price(text: str, field: str) -> None:
     try:
         money(text)
     except ValueError as failure:
-        raise InvalidRequest(f"Write an amount: {failure}.", param=field) from failure
+        raise InvalidRequest(f"Write a number: {failure}.", param=field) from failure
 
 
 def _number(text: str, field: str) -> int | float:
