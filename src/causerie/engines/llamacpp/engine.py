@@ -114,7 +114,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
         common = (self._load_seconds, self._pulse, self._prompts)
         if self._launch.command is None:
             return await spawn(self._launch, *common)
-        build = await examine(self._launch.command, self._launch.devices)
+        build = await examine(self._launch.command, self._launch.devices, self._launch.environment)
         log.info(
             "native build of llama.cpp",
             model=self._model,

@@ -15,7 +15,6 @@ from causerie.engines.llamacpp.native import (
     any_error,
     arguments,
     check,
-    native_environment,
     unknown_argument,
 )
 from causerie.engines.llamacpp.options import Launch
@@ -23,6 +22,7 @@ from causerie.engines.llamacpp.process import (
     LlamaCppChild,
     child_of,
     client_of,
+    environment,
     load_failure,
 )
 from causerie.engines.llamacpp.prompt_store import PromptStore, files_for, is_possible
@@ -44,7 +44,7 @@ async def spawn_native(
 
     Otherwise as :func:`~causerie.engines.llamacpp.process.spawn`.
     """
-    process = await start_supervisor(native_environment(launch.devices))
+    process = await start_supervisor(environment(launch.devices, launch.environment))
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)

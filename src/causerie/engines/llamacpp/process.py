@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +21,7 @@ from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
+from causerie.runtime.child_environment import engine_environment
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ async def spawn(
 
     ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
+    process = await EngineProcess.start(_COMMAND, environment(launch.devices, launch.environment))
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
@@ -88,14 +89,14 @@ def child_of(process: EngineProcess, client: LlamaCppClient, pulse: Pulse) -> Ll
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
-def environment(devices: str | None = None) -> dict[str, str]:
-    """Return the environment of the child: ours, in which a value that is set stays.
+def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment of the child, in which a value that is set stays.
 
-    With ``devices`` it sees no others, by whatever it reaches them.
+    With ``devices`` it sees no others, by whatever it reaches them. ``passed`` are the names of
+    further variables of ours.
     """
-    ours = dict(os.environ)  # noqa: TID251 - handed on, not read
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
-    return {**_SHORT_SPIN, **ours, **seen}
+    return {**_SHORT_SPIN, **engine_environment(passed), **seen}
 
 
 async def _loaded(
