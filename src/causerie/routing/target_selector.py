@@ -54,6 +54,7 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
     uncounted: int = 0  # of those tried, who cost nothing of the budget
+    reached: bool = False  # whether a target has had the request
     _seconds: float = 0.0  # in which nobody answered
     _hedge: Attempt | None = None  # the second who was asked, where the first was slow
 
@@ -118,7 +119,7 @@ class TargetSelector(Struct, eq=False):
                 self._abandoned(attempt)
                 raise
             else:
-                self.attempt = attempt
+                self.attempt, self.reached = attempt, True
                 self._served(attempt.target_state.name)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
@@ -198,6 +199,7 @@ class TargetSelector(Struct, eq=False):
         self.tried.append(attempt)
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self.uncounted += at_once
+        self.reached = self.reached or attempt.reached
         if attempt.partial is None:
             self.served_by = attempt.target  # nobody has answered yet
 
