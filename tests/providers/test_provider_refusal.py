@@ -20,7 +20,7 @@ from causerie.errors import (
 )
 from causerie.providers.dialects import GENERIC, MISTRAL
 from causerie.providers.phrase import phrase
-from causerie.providers.refusal import refusal, retry_after
+from causerie.providers.refusal import refusal
 
 
 def refused(

@@ -178,6 +178,6 @@ def _target_state(name: str, status: TargetStatus | None) -> StatusBadge:
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
-    tone = "bad" if status.state == "down" else "warn"
+    tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)

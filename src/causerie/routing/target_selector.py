@@ -24,7 +24,7 @@ from causerie.routing.attempt import Attempt
 from causerie.routing.context import RoutingContext
 from causerie.routing.hedge import race
 from causerie.routing.order import affinity_key, order
-from causerie.routing.target_state import TargetState, wait_of
+from causerie.routing.target_state import TargetState, cause_of, wait_of
 
 SLOWER = "slower"
 _LEFT = "left"
@@ -32,6 +32,10 @@ _NAMED = 4
 _NEXT_STEP = (
     "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
     "test the server with `causerie probe`."
+)
+_OPERATOR = (
+    "The operator finds the cause in the service's log and at `/health`, and can test the server "
+    "with `causerie probe`."
 )
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
@@ -79,7 +83,7 @@ class TargetSelector(Struct, eq=False):
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
         """Record that the target which answered has broken off."""
         self._seconds += attempt.began - attempt.started
-        attempt.failure = failure.code
+        attempt.failure = cause_of(failure)
 
     def target_states(self) -> Sequence[TargetState]:
         """Return the targets that may be asked now, in order."""
@@ -193,7 +197,7 @@ class TargetSelector(Struct, eq=False):
 
     def _note(self, attempt: Attempt, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
-        attempt.failure = SLOWER if failure is None else failure.code
+        attempt.failure = SLOWER if failure is None else cause_of(failure)
         if failure is not None:
             failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)
@@ -212,19 +216,21 @@ class TargetSelector(Struct, eq=False):
     ) -> ServiceError:
         """Return the error for the client when no target answers."""
         telling = [one for one in failures if not _unable(one)]
-        failure = telling[-1] if telling else next(iter(failures), None)
+        passing = [one for one in telling if one.retryable] or telling
+        failure = passing[-1] if passing else next(iter(failures), None)
         rests = {
             one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
         }
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = max(1, round(min(rests.values(), default=1.0)))
             why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
-            return Overloaded(
+            exhausted = Overloaded(
                 f"No target of this model answers now ({_listed(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
             )
+            return exhausted if failure is None else exhausted.caused_by(failure.error_class)
         if isinstance(failure, Overloaded):  # of those that are full, who has room first
             failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
             for target_state in target_states:
@@ -233,9 +239,10 @@ class TargetSelector(Struct, eq=False):
             if sooner < wait_of(failure):  # of those that rest only one was asked
                 failure.headers["Retry-After"] = str(sooner)
         if isinstance(failure, UpstreamFailed):
+            next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
                 f"No target of this model answered ({_listed(self.candidates)}). {_last(failure)} "
-                f"Try again later; {_NEXT_STEP}"
+                f"{next_step}"
             )
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
