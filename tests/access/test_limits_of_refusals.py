@@ -152,9 +152,7 @@ class Desk:
 @given(
     asked=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.booleans()), min_size=1, max_size=9)
 )
-def test_only_what_a_target_had_counts(
-    limits_in: CountedIn, asked: list[tuple[str, bool]]
-) -> None:
+def test_only_what_a_target_had_counts(limits_in: CountedIn, asked: list[tuple[str, bool]]) -> None:
     """A request counts once at most, also where another model is asked after a failure."""
 
     async def play() -> None:

@@ -21,7 +21,7 @@ _MILLION = 1_000_000
 _NEARNESS = MappingProxyType(
     {"ready": 0, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
-    | {"down": 4, "failed": 4}
+    | {"down": 4, "rejecting": 4, "failed": 4}
 )
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 

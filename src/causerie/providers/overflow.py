@@ -64,6 +64,8 @@ WORDINGS: tuple[tuple[str, str], ...] = (
      "({context})"),
     ("Gemini, Vertex AI", "input token count exceeds the maximum number of tokens allowed "
      "{context}"),
+    ("Vertex AI", "input token count is {prompt} but model only supports up to {context}"),
+    ("LM Studio", "greater than the context length (n_keep: {prompt} >= n_ctx: {context})"),
     ("Mistral", "Prompt contains {prompt} tokens and {draft} draft tokens, too large for model "
      "with {context} maximum context length"),
     ("Mistral", "Prompt contains {prompt} tokens, too large for model with {context} maximum "

@@ -181,7 +181,8 @@ class TargetState:
 
 def cause_of(failure: ServiceError) -> str:
     """Return the class of a failure at a target; its code where it has none."""
-    return failure.error_class or failure.code
+    cause = failure.error_class
+    return failure.code if cause is None else cause.value
 
 
 def wait_of(failure: ServiceError) -> float:
