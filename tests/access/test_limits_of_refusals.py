@@ -136,7 +136,7 @@ class Desk:
             StaticKeys(),
             Catalog(models),
             self.limits,
-            Scopes({name: OTHERS for name in NAMES}, {}),
+            Scopes(dict.fromkeys(NAMES, OTHERS), {}),
             Router(self.targets),
             Meter([], self.accounts),
             AccountPorts(self.accounts, self.accounts, None),

@@ -5,7 +5,7 @@ Knows nothing of what becomes of the reply once it has started.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -104,7 +104,7 @@ class TargetSelector(Struct, eq=False):
         hopeless = False
         failures: dict[TargetState, ServiceError] = {}
         for target_state in target_states:
-            if target_state in failures:
+            if target_state in failures or (failures and self._is_short(target_state, failures)):
                 continue
             attempt = Attempt(target_state, self._request(target_state), partial)
             try:
@@ -181,6 +181,21 @@ class TargetSelector(Struct, eq=False):
             if one.name == target_state.name:
                 return self.request.within(one.bounds)
         return self.request
+
+    def _is_short(
+        self, target_state: TargetState, failures: Mapping[TargetState, ServiceError]
+    ) -> bool:
+        """Return true if its context is known to be no longer than one that was too short."""
+        told = [
+            failure.metadata.get("context_length")
+            for failure in failures.values()
+            if failure.code == "context_length_exceeded"
+        ]
+        short = max((length for length in told if isinstance(length, int)), default=0)
+        lengths = [
+            one.bounds.context_length for one in self.candidates if one.name == target_state.name
+        ]
+        return any(length is not None and length <= short for length in lengths)
 
     def _abandoned(self, attempt: Attempt) -> None:
         """Take who has the request, where nobody waits for it any more, as who served it.
