@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,7 +57,7 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
             "The engine does not take this request; the service's log says why.",
             metadata={"upstream_status": 400, "retryable": False},
         ).caused_by(ErrorClass.INVALID_REQUEST)
-    wait = max(1, round(failure.retry_after))
+    wait = max(1, math.ceil(failure.retry_after))
     if failure.loading:
         return Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait

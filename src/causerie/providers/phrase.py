@@ -19,11 +19,12 @@ _MOST = 300
 _HIDDEN = "…"
 _ADDRESSES = (
     re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE),
-    re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
+    re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+"),
     re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),
     re.compile(r"\[?(?:[0-9a-f]{0,4}:){3,}[0-9a-f.:]*\]?(?::\d+)?", re.IGNORECASE),
-    re.compile(r"\b[\w-]+(?:\.[\w-]+)+:\d{2,5}\b"),
-    re.compile(r"\b(?:localhost|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|svc|cluster))\b\S*",
+    re.compile(r"(?<![\w-])(?<!\w\.)[\w-]+(?:\.[\w-]+)+:\d{2,5}\b"),
+    re.compile(r"\blocalhost\b\S*", re.IGNORECASE),
+    re.compile(r"(?<![\w-])(?<!\w\.)[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|svc|cluster)\b\S*",
                re.IGNORECASE),
     re.compile(r"(?<![\w.#])(?:/|~/|[A-Za-z]:\\)[\w.-]+(?:[/\\][\w.-]+)+"),
 )  # fmt: skip

@@ -5,6 +5,7 @@ Knows nothing of what becomes of the reply once it has started.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -237,7 +238,7 @@ class TargetSelector(Struct, eq=False):
             one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
         }
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
-            wait = max(1, round(min(rests.values(), default=1.0)))
+            wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
                 f"No target of this model answers now ({_listed(self.candidates)}).{why} "
@@ -250,7 +251,7 @@ class TargetSelector(Struct, eq=False):
             failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
             for target_state in target_states:
                 rests.pop(target_state.name, None)
-            sooner = max(1, round(min(rests.values(), default=wait_of(failure))))
+            sooner = max(1, math.ceil(min(rests.values(), default=wait_of(failure))))
             if sooner < wait_of(failure):  # of those that rest only one was asked
                 failure.headers["Retry-After"] = str(sooner)
         if isinstance(failure, UpstreamFailed):
