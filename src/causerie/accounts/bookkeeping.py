@@ -16,10 +16,10 @@ from causerie.access.quota import RateScope, Tokens
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.entitlements import Entitlements
 from causerie.accounts.key_cache import AccountCaller
-from causerie.accounts.prices import FREE, ModelPrices, is_charged
+from causerie.accounts.prices import FREE, ModelPrices
 from causerie.accounts.recorder import Recorder
 from causerie.errors import StoreUnavailable
-from causerie.metering.ledger import Ledger, UsageRecord
+from causerie.metering.ledger import Ledger, UsageRecord, unrecorded
 from causerie.metering.meter import Record
 from causerie.metering.usage_records import ended, interrupted
 
@@ -31,9 +31,10 @@ class RequestHold(Struct, frozen=True):
     reservation: Reservation | None = None
 
     def priced(self, usage: UsageRecord) -> UsageRecord:
+        if not usage.charged:
+            return usage
         price = self.prices.of(usage.model, usage.served_by)
-        cost = price.charge(
-            status=usage.status,
+        cost = price.cost(
             prompt=usage.prompt,
             cached=usage.cached,
             completion=usage.completion,
@@ -126,15 +127,18 @@ class Bookkeeping:
         if reservation is None:
             await self._ledger.commit(usage)
             return
-        charged = is_charged(usage.status, usage.prompt, usage.completion)
-        tokens = usage.prompt + usage.completion if charged else 0
+        tokens = usage.prompt + usage.completion if usage.charged else 0
         try:
             if not self._ledger.away:  # else other replicas hear of it only once it is safe
                 await reservation.settle(usage.cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
                 await self._ledger.commit(usage)
-            except Exception:  # who is told this instead of the answer is not charged
+            except StoreUnavailable as failure:  # the client is told this instead of the end
+                if not unrecorded(usage, failure).charged:
+                    reservation.take_back()
+                raise
+            except Exception:
                 reservation.take_back()
                 raise
             finally:

@@ -6,10 +6,8 @@ import time
 from datetime import UTC, datetime
 
 from causerie.errors import InternalError
-from causerie.metering.ledger import INTERRUPTED, UsageRecord, record_id
+from causerie.metering.ledger import INTERRUPTED, INTERRUPTED_WORDS, UsageRecord, record_id
 from causerie.metering.meter import Record
-
-_INTERRUPTED = "The service ended while the request ran."
 
 
 def interrupted(record: Record, prompt: int) -> UsageRecord:
@@ -29,7 +27,7 @@ def interrupted(record: Record, prompt: int) -> UsageRecord:
         code=INTERRUPTED,
         prompt=prompt,
         estimated=True,
-        reason=_INTERRUPTED,
+        reason=INTERRUPTED_WORDS,
         app=record.labels.app,
         referer=record.labels.referer,
         tag=record.labels.tag,

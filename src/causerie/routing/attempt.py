@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
-from causerie.errors import ServiceError
+from causerie.errors import ConstraintNotKept, ServiceError
 from causerie.protocol.events import (
     Batch,
     Event,
@@ -120,7 +120,8 @@ class Attempt(Struct, eq=False):
         self.target_state.latency_stats.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
             failure.changes = failure.changes or self.answer.changes
-            self.answer = SILENCE  # it costs nothing
+            if not isinstance(failure, ConstraintNotKept):
+                self.answer = SILENCE  # it costs nothing
             self.target_state.failed(failure)
         if (left := self.leave()) is not None:
             await left

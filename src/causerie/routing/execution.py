@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import field
 
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed, forget_frames
+from causerie.errors import InternalError, Overloaded, ServiceError, UpstreamFailed, forget_frames
 from causerie.protocol.events import (
     ArrivalSink,
     Batch,
@@ -103,6 +103,12 @@ class Execution(TargetSelector, eq=False):
         """Return names and arguments of the calls that a whole reply delivered."""
         return self._passed.calls() if self.whole else ()
 
+    @property
+    def delivered(self) -> bool:
+        """Return true if the client has content that nothing takes back: a piece of a stream."""
+        request = self.request
+        return request.stream and self._passed.shows(reasoning=request.thinking.visible)
+
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
         if self._told is not None:
@@ -137,7 +143,7 @@ class Execution(TargetSelector, eq=False):
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
-                return
+                raise InternalError("The reply ended without its usage.") from None
             except (UpstreamFailed, Overloaded) as failure:
                 attempt = await self._mended(attempt, failure)
                 forget_frames(failure)  # the attempt that broke off keeps it
