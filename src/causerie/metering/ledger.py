@@ -107,10 +107,9 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
         The rule is in ``docs/guides/billing.md``: what was delivered is charged, however the reply
         ended, and so is work for a client that left, or for a constraint that could not be kept.
         """
-        if self.status == CLIENT_GONE:
+        if self.status == CLIENT_GONE or self.code == ConstraintNotKept.code:
             return self.prompt + self.completion > 0
-        ends_charged = self.status == _WHOLE or self.code == ConstraintNotKept.code
-        return self.completion > 0 and (ends_charged or self.delivered)
+        return self.completion > 0 and (self.status == _WHOLE or self.delivered)
 
     @property
     def moment(self) -> datetime:

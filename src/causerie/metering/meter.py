@@ -138,8 +138,10 @@ class Record(Struct):
         outcome = self.outcome
         if outcome is None or not isinstance(failure, Exception):
             return not isinstance(failure, Exception)
-        ends_charged = isinstance(failure, ConstraintNotKept) or outcome.delivered
-        return ends_charged and outcome.usage().completion > 0
+        used = outcome.usage()
+        if isinstance(failure, ConstraintNotKept):
+            return used.prompt + used.completion > 0
+        return used.completion > 0 and outcome.delivered
 
     def ended(self, failure: BaseException) -> None:
         """The request did not end as it should; a cancellation is a client that has left, unless

@@ -153,13 +153,13 @@ class Execution(TargetSelector, eq=False):
 
     def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
         """Emit a batch; false where the client takes no more now: see :meth:`_taken`."""
-        batches = self._passed.batches
+        self._full = emit(batch)
+        batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        self._full = emit(batch)
         return self._full is None
 
     async def _taken(self) -> None:

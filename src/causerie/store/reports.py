@@ -239,8 +239,10 @@ def charged_failures_query(project: str, since: datetime, suffix: str) -> Select
         of.at >= microseconds(since),
         text("status >= 400"),
         of.status != CLIENT_GONE,
-        of.completion > 0,
-        or_(delivered, of.code == ConstraintNotKept.code),
+        or_(
+            and_(of.completion > 0, delivered),
+            and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
+        ),
         of.model.endswith(suffix, autoescape=True),
     )
 
