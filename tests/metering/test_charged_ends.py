@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -332,3 +332,36 @@ async def test_what_was_delivered_is_charged_and_nothing_else(
             there.office.project, records["r0"].moment.replace(hour=0, minute=0), ":free"
         )
         assert from_nothing == sum(one.charged and one.status not in (200, 499) for one in free)
+
+
+async def test_a_stop_of_the_service_charges_what_was_delivered_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has not left: a plain reply that was not sent costs nothing."""
+    monkeypatch.setitem(ENDS, "finished", End(Reply(WORDS, piece=PIECE, pause=60)))
+    outcomes = [Outcome(), Outcome()]
+    async with aiohttp.ClientSession() as session:
+        async with shop(tmp_path, monkeypatch) as there:
+            made = await there.office.key()
+            there.view = replace(there.view, session=session)  # one that stays
+            asked = []
+            for name, found, stream in zip(("r0", "r2"), outcomes, (True, False), strict=True):
+                body = {
+                    "model": f"a/{name}",
+                    "messages": [{"role": "user", "content": f"finished/{name}"}],
+                    "stream": stream,
+                }
+                headers = {"authorization": f"Bearer {made.credential}", "x-request-id": name}
+                asked.append(there._answer(headers, body, found, None))
+            asking = asyncio.ensure_future(asyncio.gather(*asked, return_exceptions=True))
+            async with asyncio.timeout(60):
+                while not (outcomes[0].delivered and len(there.up.requests) == 2):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # the provider has both then
+        await asking
+    async with office(tmp_path / "data") as opened:
+        records = {one.request_id: one for one in await opened.records()}
+    streamed, plain = records["r0"], records["r2"]
+    assert (plain.status, plain.code, plain.charged, plain.cost) == (500, "interrupted", False, 0)
+    assert (streamed.code, streamed.charged) == ("interrupted", True)
+    assert streamed.completion >= outcomes[0].delivered
+    assert streamed.cost == PROMPT * streamed.prompt + COMPLETION * streamed.completion
