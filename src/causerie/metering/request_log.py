@@ -49,6 +49,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     duration_ms: float
     trace_id: str = ""
     cost: float | None = None
+    early_start: bool = False
 
 
 class RequestLog:
@@ -72,6 +73,7 @@ class RequestLog:
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *_why(subject),
             *_amounts(subject),
+            *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
         ]
         text = "  ".join(words)
@@ -138,4 +140,5 @@ def _line(record: Record, when: datetime) -> RequestLine:
         int(record.duration_seconds * 10_000 + 0.5) / 10,
         record.trace_id,
         float(record.cost) if record.cost else None,
+        record.early_start,
     )
