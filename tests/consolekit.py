@@ -51,7 +51,7 @@ class ScriptedServiceView(Statuses):
     def doors(self) -> Sequence[DoorView]:
         return self.open_doors
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
 
     operations: Operations | None = None

@@ -63,10 +63,10 @@ class Broken(Fair):
     file: Path
     """The configuration file of its operations."""
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         if self.broken:
             raise RuntimeError("this picture is of a bug")
-        return super().models()
+        return super().models(door)
 
 
 @dataclass(frozen=True, slots=True)

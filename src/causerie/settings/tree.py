@@ -251,7 +251,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     keys: Annotated[
         Keys | None,
         Meta(
-            description='Keys of the model\'s own door: `"off"`, or digests. Unset: `server.keys`.'
+            description='Keys of the model\'s own door: `"off"`, `"accounts"`, or digests. Unset: '
+            "`server.keys`; a model that a router offers has no door of its own then."
         ),
     ] = None
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
