@@ -17,6 +17,7 @@ from consolekit import Visitor
 from faultkit import Reply, upstream
 from hostedkit import office
 from servicekit import ServiceView, service_view
+from waiting import eventually
 
 from causerie.accounts.bounds import Budget, LimitsAndBudgets
 from causerie.accounts.people import SYSTEM

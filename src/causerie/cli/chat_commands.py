@@ -62,9 +62,7 @@ class ChatCommands:
         own = self._conversation.model
         if name:
             if not any(name == one or _begins(one, name) for one in listed):
-                return (
-                    f"there is no model {name}, so {own} stays; /model lists those that there are"
-                )
+                return f"there is no model {name}, so {own} stays; /model lists the others"
             self._conversation.use(name)
             return f"{name} is asked from now on"
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)

@@ -79,9 +79,9 @@ export async function reach(url, options) {
     return await fetch(url, options);
   } catch (failure) {
     if (failure.name === "AbortError") throw failure;
-    const why = navigator.onLine
-      ? "The service does not answer: it may have stopped, or the network is interrupted."
-      : "This device is not connected to a network.";
+    const why = globalThis.navigator?.onLine === false
+      ? "This device is not connected to a network."
+      : "The service does not answer: it may have stopped, or the network is interrupted.";
     throw new Refused({ message: `${why} Try again.` }, 0);
   }
 }
