@@ -164,6 +164,10 @@ async def test_a_newcomer_spends_nothing_until_an_operator_lets_them(tmp_path: P
         assert (status, told["error"]["code"]) == (402, "insufficient_budget")
         assert "$0.00 a month, so it may use only models that cost nothing" in str(told)
         project = await project_of(visitor)
+        for place in ("overview", "limits"):
+            page = (await visitor.get(f"/projects/{project}/{place}")).text
+            assert "Only models that cost nothing" in page
+            assert "<progress" not in page
         async with office(tmp_path / "data", project) as behind:
             bounds = LimitsAndBudgets(budgets=(Budget(Decimal(1)),))
             await behind.accounts.projects.set_bounds(SYSTEM, project, bounds)
