@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,8 @@ OWN = """
 [[models]]
 id = "own"
 ref = "{weights}"
-llamacpp = {{ context = 4096 }}
+llamacpp = {{ context = 4096, parallel = 1 }}
+queue = {{ max_waiting = 1, max_wait_seconds = 600 }}
 """
 
 
@@ -191,26 +192,29 @@ async def test_a_service_and_its_log(server: str, tmp_path: Path) -> None:
     assert (line["status"], line["early_start"]) == (200, True)
 
 
-async def test_a_long_prompt_of_an_own_model(tmp_path: Path, gguf: Path) -> None:
-    """The model reads for longer than a client has to wait; its place in the queue counts, too."""
+async def test_long_prompts_of_an_own_model_and_its_queue(tmp_path: Path, gguf: Path) -> None:
+    """Both who is read and who waits for a slot get their streams; a full queue is a status."""
     models = OWN.format(weights=gguf)
     text = SERVICE.format(server="", models=models, base_url="http://127.0.0.1:9/v1")
-    body = {
-        "model": "own",
-        "messages": [{"role": "user", "content": "The fox is red. " * 400}],
-        "max_tokens": 4,
-        "stream": True,
-    }
+    prompts = [f"{number} {'The fox is red. ' * 100}" for number in range(3)]
     with serving(tmp_path, text) as service:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(f"{service.root}/endpoints/own/v1/chat/completions", json=body) as answer,
-        ):
-            told = (await answer.read()).decode()
-    assert told.startswith(": ping\n")
-    assert told.count("data: [DONE]") == 1
-    assert '"error"' not in told
-    [line] = request_lines(service)
-    assert line["first_token_ms"] > 10
-    assert line["prompt"] > 1600
-    assert line["early_start"]
+        url = f"{service.root}/endpoints/own/v1/chat/completions"
+        async with aiohttp.ClientSession() as session, AsyncExitStack() as asking:
+            answers = []
+            for prompt in prompts:
+                messages = [{"role": "user", "content": prompt}]
+                body = {"model": "own", "messages": messages, "max_tokens": 4, "stream": True}
+                answer = await asking.enter_async_context(session.post(url, json=body))
+                answers.append(answer)
+            *begun, refused = answers
+            told = [(await each.read()).decode() for each in begun]
+            assert refused.status == 503
+            assert (await refused.json())["error"]["code"] == "queue_full"
+        await settled(lambda: len(request_lines(service)) == 3)
+    for each in told:
+        assert each.startswith(": ping\n")
+        assert each.count("data: [DONE]") == 1
+        assert '"error"' not in each
+    lines = [line for line in request_lines(service) if line["status"] == 200]
+    assert all(line["early_start"] and line["prompt"] > 400 for line in lines)
+    assert sum(line["queue_ms"] > 10 for line in lines) == 1
