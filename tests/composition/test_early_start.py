@@ -82,8 +82,9 @@ async def test_the_official_client_has_its_stream_while_the_prompt_is_read() -> 
 
 
 async def test_several_choices() -> None:
-    script = [piece(content="Yes") | {}, piece("stop")]
-    script += [{"choices": [{**each["choices"][0], "index": 1}]} for each in script]  # type: ignore[index]
+    deltas: list[dict[str, Any]] = [{"delta": {"content": "Yes"}}]
+    deltas.append({"delta": {}, "finish_reason": "stop"})
+    script = [{"choices": [{**each, "index": n}]} for each in deltas for n in (0, 1)]
     async with late(script) as (providers, there), asked(there.root, n=2) as stream:
         let_go(*providers)
         finished = {
