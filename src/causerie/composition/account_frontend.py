@@ -148,7 +148,7 @@ def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
     amount = console.new_project_budget
     if amount == UNLIMITED:
         return LimitsAndBudgets()
-    return LimitsAndBudgets(budgets=(Budget(Decimal(amount), BudgetPeriod.MONTH),))
+    return LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:

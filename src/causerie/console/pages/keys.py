@@ -22,6 +22,7 @@ from causerie.console.ports import DoorView, ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
 from causerie.errors import InvalidRequest, ServiceError
+from causerie.protocol.numbers import money
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
@@ -223,7 +224,7 @@ class KeysPages:
 def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
     """Return the rank of a model for a first request: a free one first, a wildcard last."""
     pricing = entry.get("pricing") or {}
-    return str(entry["id"]).endswith("*"), any(Decimal(price) for price in pricing.values())
+    return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
 
 
 def _holder(key: ApiKey) -> str:
