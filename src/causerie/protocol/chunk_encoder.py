@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -153,6 +154,17 @@ class ResponseContext(Struct, frozen=True):
 
 ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
 """Begins the response to a reply that has started; returns the sink of the reply's batches."""
+
+
+class Response(Protocol):
+    """Response to a request, which begins with the reply or, where that is late, before it."""
+
+    @property
+    def early_start(self) -> bool:
+        """Return true if its status was sent before the reply started."""
+
+    @property
+    def begin(self) -> ResponseSink: ...
 
 
 class ChunkEncoder:
