@@ -18,7 +18,7 @@ from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import validate_json
+from causerie.chat.validation import CheckedSchema, validate_json
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
@@ -176,7 +176,7 @@ async def test_tokens_that_are_taken_back_are_not_counted() -> None:
 def test_tokens_are_held_from_the_comma_to_the_end_of_the_item() -> None:
     documents = WatchedDocuments(
         Parser(by_name("qwen-3"), tools=None, reasoning_open=False, call_id=lambda name, id: id),
-        Rewriter(SCHEMAS[0], "schema").rewrite(),
+        CheckedSchema(Rewriter(SCHEMAS[0], "schema").rewrite()),
         {},
     )
     final = []
@@ -271,18 +271,18 @@ def number(text: str) -> int:
 async def test_white_space_is_no_other_item() -> None:
     """A blank in place of the repeated item would only put the same item off."""
     engine = Drawing(["[", "true", ",", "true", "]"], [","], [" "], ["false"], ["]"])
-    rules = {"type": "array", "uniqueItems": True}
+    rules = CheckedSchema({"type": "array", "uniqueItems": True})
     request = TextRequest((1,), 20, SamplingParams(seed=7), grammar="g", accepted=(9,))
 
-    def read() -> WatchedDocuments:
-        form = by_name("qwen-3")
-        parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
-        return WatchedDocuments(parser, rules, {})
+    form = by_name("qwen-3")
+    parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
+    documents, discarded = WatchedDocuments(parser, rules, {}), list[int]()
 
-    async with without_faults(engine, request, read) as outputs:
+    async with without_faults(engine, request, documents, discarded.append) as outputs:
         made = [output async for output in outputs]
     assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
     assert made[-1] == Stopped("stop", 1, 5)
+    assert sum(discarded) == 4  # a comma and an item that repeats, a comma, a blank
     bias = [asked.sampling.logit_bias for asked in engine.requests]
     true, blank = number("true"), number(" ")
     assert bias == [{}, {number("]"): 100}, {true: -100}, {true: -100, blank: -100}, {}]

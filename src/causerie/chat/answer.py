@@ -16,6 +16,7 @@ from causerie.chat.lark import embed
 from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex, rounded
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import CheckedSchema
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
@@ -35,8 +36,8 @@ class AnswerPlan:
     """Annotations of its schema that nobody knows, as a response header names them."""
     watched: bool = False
     """Whether its schema has rules that no grammar has."""
-    checked: Mapping[str, object] | None = field(default=None, compare=False)
-    """Its rewritten schema, to check the finished answer by."""
+    checked: CheckedSchema | None = field(default=None, compare=False)
+    """Its schema, to check the finished answer by."""
 
 
 async def answer_plan(
@@ -82,7 +83,7 @@ def _schema(
         spell=spell,
         ignored=prepared.ignored,
         watched=prepared.watched,
-        checked=prepared.rules,
+        checked=CheckedSchema(prepared.rules),
     )
 
 
