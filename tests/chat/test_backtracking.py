@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from causerie.chat.backtracking import without_faults
 from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
+from causerie.chat.schema.certain import CHECKED as MARK
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import CheckedSchema, validate_json
 from causerie.chat.watched_documents import WatchedDocuments
@@ -27,6 +28,7 @@ from causerie.protocol.events import Batch
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
 
+MOST_READ_AGAIN = 200  # tokens, for one draw
 COLORS = {"enum": ["red", "green", "grey", "blue"]}
 
 
@@ -289,3 +291,70 @@ async def test_white_space_is_no_other_item() -> None:
     assert [len(asked.accepted) for asked in engine.requests] == [1, 3, 4, 4, 5]
     assert [asked.max_tokens for asked in engine.requests] == [20, 1, 1, 1, 16]
     assert len({asked.sampling.seed for asked in engine.requests}) > 2
+
+
+def _parser() -> Parser:
+    form = by_name("qwen-3")
+    return Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
+
+
+@pytest.mark.parametrize(
+    ("rules", "run"),
+    [
+        # The array has been handed on but for its last item; it may not end.
+        ({"type": "array", "uniqueItems": True, "minItems": 9_999},
+         ["[", "7", ",", "8", ",", "9", ",", *(part for at in range(1_000, 4_000) for part in (str(at), ",")), "7", "]"]),
+        # The whole document is held until it is complete.
+        ({"type": "array", "minItems": 9_999, MARK: True},
+         ["[", *(part for at in range(1_000, 4_000) for part in (str(at), ",")), "7", "]"]),
+        ({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"minItems": 9_999, MARK: True,
+                                                          "items": {"$ref": "#/$defs/a"}}}},
+         [*["["] * 100, *[part for _ in range(2_000) for part in ("7", ",")], "7", "]"]),
+    ],
+    ids=["items", "whole", "deep"],
+)  # fmt: skip
+async def test_little_is_read_again_where_something_is_taken_back(
+    rules: dict[str, Any], run: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without copies of its state, the reader would begin anew at each of the 128 draws."""
+    read = 0
+    feed = WatchedDocuments.feed
+
+    def counted(documents: WatchedDocuments, text: str) -> None:
+        nonlocal read
+        read += 1
+        feed(documents, text)
+
+    monkeypatch.setattr(WatchedDocuments, "feed", counted)
+    engine = Stubborn(run)
+    request = TextRequest((1,), 20_000, SamplingParams(seed=7), grammar="g")
+    discarded = list[int]()
+    documents = WatchedDocuments(_parser(), CheckedSchema(rules), {})
+    async with without_faults(engine, request, documents, discarded.append) as outputs:
+        with suppress(InternalError):
+            async for _ in outputs:
+                pass
+    assert engine.draws > 3
+    assert read <= len(run) + engine.draws * MOST_READ_AGAIN
+    assert sum(discarded) > 0
+
+
+class Stubborn(Drawing):
+    """An engine that writes one run, and then the same token however often it is asked."""
+
+    def __init__(self, run: Sequence[str]) -> None:
+        super().__init__(run)
+        self.draws = 0
+        self.ending = ["]"] * run.count("[")
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        if self.runs:
+            yield self._run(self.runs.pop(), request)
+            return
+        if request.max_tokens > 1:
+            yield self._run(self.ending, request)
+            return
+        self.draws += 1
+        others = (text for text in ("7", "8", "9") if number(text) not in request.sampling.logit_bias)
+        yield self._run([next(others, "7")], request)
