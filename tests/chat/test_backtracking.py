@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from causerie.chat import validation
 from causerie.chat.backtracking import without_faults
 from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
@@ -24,7 +26,8 @@ from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InternalError
-from causerie.protocol.events import Batch
+from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
+from causerie.protocol.events import Batch, Finished, TextDelta, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
 
@@ -358,3 +361,65 @@ class Stubborn(Drawing):
         self.draws += 1
         others = (text for text in ("7", "8", "9") if number(text) not in request.sampling.logit_bias)
         yield self._run([next(others, "7")], request)
+
+
+@pytest.mark.parametrize("call", [False, True])
+async def test_a_document_that_takes_too_much_work_to_check_is_delivered_and_marked(
+    call: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "AT_ONCE", 1)
+    monkeypatch.setattr(validation, "MOST_STEPS", 10)
+    document = {"a": list(range(10))}
+    schema = of(a={"type": "array", "items": {"type": "integer"}})
+    batches: list[Batch] = []
+    async with chat_of(document, call=call).generate(asked(schema, call=call)) as answer:
+        async for batch in answer.events:
+            batches.append(batch)
+    ends = [event for batch in batches for event in batch if isinstance(event, Finished)]
+    assert [(end.reason, end.verified) for end in ends] == [("tool_calls" if call else "stop", False)]
+    whole = together(batches)
+    assert json.loads(whole.calls[0].arguments if call else whole.text) == document
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_the_end_of_a_choice_says_whether_its_form_was_checked(verified: bool) -> None:
+    context = ResponseContext(CompletionIdentity("c", 1, "r"), "m", "f")
+    batch = [TextDelta("1"), Finished("stop", verified=verified), Usage(1, 1)]
+    plain = json.loads(msgspec.json.encode(context.completion(batch)))["choices"][0]
+    chunks = ChunkEncoder(context).feed(batch).decode().split("\n\n")
+    ends = [chunk for chunk in chunks if '"finish_reason":"stop"' in chunk]
+    streamed = json.loads(ends[0].removeprefix("data: "))["choices"][0]
+    assert len(ends) == 1
+    for choice in (plain, streamed):
+        assert choice.get("verified", True) is verified
+        assert ("verified" in choice) is not verified
+
+
+async def test_tokens_that_are_taken_back_are_counted_apart() -> None:
+    engine = Counting("m", FakeScript([json.dumps(REPLIES[1])]))
+    engine.tokens = []
+    chat = TextChat(engine, Unchecked())
+    async with chat.generate(asked(SCHEMAS[2])) as answer:
+        whole = together([batch async for batch in answer.events])
+        assert whole.usage == answer.usage()
+    assert whole.usage is not None
+    made = whole.usage.completion + whole.usage.discarded
+    assert whole.usage.discarded > 0
+    assert made == len(engine.tokens)
+
+
+class Counting(FakeEngine):
+    """The engine, which keeps the tokens that it has generated."""
+
+    tokens: list[Token]
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        async with super().generate(request) as outputs:
+            yield self._kept(outputs)
+
+    async def _kept(self, outputs: AsyncIterator[Output]) -> AsyncIterator[Output]:
+        async for output in outputs:
+            if isinstance(output, Token):
+                self.tokens.append(output)
+            yield output
