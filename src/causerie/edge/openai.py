@@ -29,7 +29,7 @@ from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload
+from causerie.runtime.offload import LARGE, offload, work_of
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +93,7 @@ class OpenAI:
         if caller is None:
             key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        work_of.set(caller.project or caller.key or exchange.peer)
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
