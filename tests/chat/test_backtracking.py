@@ -32,6 +32,7 @@ from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
 
 MOST_READ_AGAIN = 200  # tokens, for one draw
+NUMBERS = [part for at in range(1_000, 4_000) for part in (str(at), ",")]
 COLORS = {"enum": ["red", "green", "grey", "blue"]}
 
 
@@ -306,10 +307,10 @@ def _parser() -> Parser:
     [
         # The array has been handed on but for its last item; it may not end.
         ({"type": "array", "uniqueItems": True, "minItems": 9_999},
-         ["[", "7", ",", "8", ",", "9", ",", *(part for at in range(1_000, 4_000) for part in (str(at), ",")), "7", "]"]),
+         ["[", "7", ",", "8", ",", "9", ",", *NUMBERS, "7", "]"]),
         # The whole document is held until it is complete.
         ({"type": "array", "minItems": 9_999, MARK: True},
-         ["[", *(part for at in range(1_000, 4_000) for part in (str(at), ",")), "7", "]"]),
+         ["[", *NUMBERS, "7", "]"]),
         ({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"minItems": 9_999, MARK: True,
                                                           "items": {"$ref": "#/$defs/a"}}}},
          [*["["] * 100, *[part for _ in range(2_000) for part in ("7", ",")], "7", "]"]),
@@ -359,7 +360,9 @@ class Stubborn(Drawing):
             yield self._run(self.ending, request)
             return
         self.draws += 1
-        others = (text for text in ("7", "8", "9") if number(text) not in request.sampling.logit_bias)
+        others = (
+            text for text in ("7", "8", "9") if number(text) not in request.sampling.logit_bias
+        )
         yield self._run([next(others, "7")], request)
 
 
@@ -376,7 +379,7 @@ async def test_a_document_that_takes_too_much_work_to_check_is_delivered_and_mar
         async for batch in answer.events:
             batches.append(batch)
     ends = [event for batch in batches for event in batch if isinstance(event, Finished)]
-    assert [(end.reason, end.verified) for end in ends] == [("tool_calls" if call else "stop", False)]
+    assert ends == [Finished("tool_calls" if call else "stop", verified=False)]
     whole = together(batches)
     assert json.loads(whole.calls[0].arguments if call else whole.text) == document
 

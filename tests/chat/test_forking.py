@@ -16,7 +16,7 @@ from causerie.chat.parser import Parser
 from causerie.protocol.events import ContentEvent
 
 ARGUMENTS = [
-    {"city": 'a"b\\c </d> \u2028 it\'s', "tags": ["x", "y"]},
+    {"city": "a\"b\\c </d> \u2028 it's", "tags": ["x", "y"]},
     {"city": "Oslo", "days": 3, "more": {"a": [1, None]}},
     {"city": ""},
 ]
@@ -48,7 +48,9 @@ def parser_of(number: int) -> Parser:
 
 
 def read(parser: Parser, text: str, size: int) -> list[ContentEvent]:
-    return [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    return [
+        event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])
+    ]
 
 
 @settings(max_examples=300, deadline=None)
@@ -74,7 +76,9 @@ def test_a_parser(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.one_of(st.none(), st.text("abc", max_size=3))), max_size=30)
+    st.lists(
+        st.tuples(st.integers(0, 3), st.one_of(st.none(), st.text("abc", max_size=3))), max_size=30
+    )
 )
 def test_what_grows(steps: list[tuple[int, str | None]]) -> None:
     """Any tree of copies: each has what was added to it and to those that it is a copy of."""

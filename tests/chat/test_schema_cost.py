@@ -9,9 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causerie.chat.schema import disjoint, prepare
+from causerie.chat.answer import answer_plan
+from causerie.chat.functions import callable_functions
+from causerie.chat.schema import WhiteSpace, disjoint, prepare
 from causerie.chat.schema.disjoint import SchemaDisjointness
+from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
+from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 
 MOST_COMPARED = 8_100  # pairs of schemas, in one document
 
@@ -56,21 +60,21 @@ def objects(options: int, names: int) -> dict[str, Any]:
 
 def nested(options: int, deep: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
-    for _ in range(min(deep, 6)):
+    for _ in range(min(deep, 3)):
         schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
         schema = {"anyOf": [dict(schema, title=str(at)) for at in range(3)]}
-    return {"oneOf": [dict(schema, title=str(at)) for at in range(options)]}
+    return {"oneOf": [dict(schema, title=str(at)) for at in range(min(options, 12))]}
 
 
 def anything(options: int, _: int) -> dict[str, Any]:
-    return {"oneOf": [{} for _ in range(options)]}
+    return {"oneOf": [{} for _ in range(options * 3)]}
 
 
 _GENERATORS = st.sampled_from([enums, objects, nested, anything])
 
 
 @settings(
-    max_examples=25,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -81,9 +85,9 @@ def test_options_are_compared_a_bounded_number_of_times(
     counted.compared = counted.constants = 0
     properties = {}
     written = 0
-    for at in range(data.draw(st.integers(1, 4))):
+    for at in range(data.draw(st.integers(1, 3))):
         make = data.draw(_GENERATORS)
-        options, size = data.draw(st.integers(2, 150)), data.draw(st.integers(1, 60))
+        options, size = data.draw(st.integers(2, 120)), data.draw(st.integers(1, 20))
         properties[f"p{at}"] = make(options, size)
         written += options * size
     with suppress(InvalidRequest):
@@ -105,3 +109,16 @@ def test_options_are_not_compared_further_once_too_many_overlap(counted: Counted
 
 def test_options_with_constants_of_their_own_are_still_told_apart(counted: Counted) -> None:
     assert prepare(enums(100, 20), param="schema").left == ()
+
+
+@pytest.mark.parametrize("as_tool", [False, True])
+async def test_a_schema_of_megabytes_is_refused_unread(as_tool: bool) -> None:
+    schema = {"type": "object", "properties": {f"a{at}": {} for at in range(200_000)}}
+    request = ChatRequest("m", (Message("user", "Write."),), tools=(Tool("f", schema),))
+    with pytest.raises(InvalidRequest, match="too long") as refused:
+        if as_tool:
+            await callable_functions(request, (), SchemaCache())
+        else:
+            output = JsonSchema(schema)
+            await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.FIXED)
+    assert refused.value.code == "unsupported_schema"

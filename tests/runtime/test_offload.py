@@ -54,9 +54,7 @@ async def test_a_caller_with_much_large_work_keeps_nobody_else_waiting() -> None
         work_of.set(caller)
         return await offload(work)
 
-    greedy = [
-        asyncio.create_task(work_for("greedy", partial(release.wait, 60))) for _ in range(10)
-    ]
+    greedy = [asyncio.create_task(work_for("greedy", partial(release.wait, 60))) for _ in range(10)]
     await asyncio.sleep(0)
     try:
         assert await work_for("other", partial(bool, 1))  # while none of them has ended

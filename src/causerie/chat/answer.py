@@ -13,7 +13,15 @@ from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.lark import embed
-from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex, rounded
+from causerie.chat.schema import (
+    WhiteSpace,
+    check_size,
+    choice,
+    json_object,
+    prepare,
+    regex,
+    rounded,
+)
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.validation import CheckedSchema
@@ -74,6 +82,7 @@ def _any_object(white_space: WhiteSpace) -> AnswerPlan:
 def _schema(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
+    check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     text_of_engine = None if prepared.rounded else prepared.text
     plan = _json(output.schema, output.param, white_space, text_of_engine)

@@ -12,7 +12,7 @@ import msgspec
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.encoding import spells
-from causerie.chat.schema import prepare
+from causerie.chat.schema import check_size, prepare
 from causerie.chat.schema.compiled import TooMuchWork, Work
 from causerie.chat.schema.finite import without_endless
 from causerie.chat.schema.keywords import ignored_sibling
@@ -74,6 +74,7 @@ async def callable_functions(
 def _checked(
     asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str]
 ) -> Functions:
+    check_size(text, param="tools")
     tools: dict[str, Schema] = {}
     arguments: dict[str, CheckedSchema] = {}
     ignored: list[str] = []

@@ -32,7 +32,6 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import OutputFormat
 
-
 log = structlog.get_logger(__name__)
 
 
@@ -100,9 +99,7 @@ def _is_document(text: str) -> bool:
     return True
 
 
-def _fault_of_calls(
-    calls: Sequence[tuple[str, str]], enforced: Enforced, work: Work
-) -> str | None:
+def _fault_of_calls(calls: Sequence[tuple[str, str]], enforced: Enforced, work: Work) -> str | None:
     for name, arguments in calls:
         schema = enforced.functions.get(name)
         if schema is None:

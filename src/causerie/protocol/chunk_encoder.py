@@ -113,9 +113,7 @@ class ResponseContext(Struct, frozen=True):
             said, end = events
             if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
                 told = MessageBody(content=said.text)
-                choice = CompletionChoice(
-                    index=said.choice, message=told, finish_reason=end.reason
-                )
+                choice = CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)
                 if not end.verified:
                     choice.verified = False
                 return [choice]

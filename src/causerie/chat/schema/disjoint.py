@@ -45,9 +45,7 @@ class SchemaDisjointness:
         other._work = self._work
         return other
 
-    def overlaps(
-        self, options: Sequence[object], *, within: object
-    ) -> Iterator[tuple[int, int]]:
+    def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
