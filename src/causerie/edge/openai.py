@@ -87,9 +87,8 @@ class OpenAI:
 
         A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
         """
-        completion = exchange.name_completion()
+        completion, head = exchange.name_completion(), exchange.head
         request_id.set(exchange.request_id)
-        head = exchange.head
         if caller is None:
             key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)

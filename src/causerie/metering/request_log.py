@@ -49,6 +49,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     duration_ms: float
     trace_id: str = ""
     cost: float | None = None
+    discarded: int = 0
 
 
 class RequestLog:
@@ -138,4 +139,5 @@ def _line(record: Record, when: datetime) -> RequestLine:
         int(record.duration_seconds * 10_000 + 0.5) / 10,
         record.trace_id,
         float(record.cost) if record.cost else None,
+        used.discarded,
     )

@@ -139,8 +139,13 @@ class _Judge:
         return all(map(self.admits, first[:fewest]))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
-        """Return where nothing satisfies a schema, and why, if that is known."""
-        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        """Return where nothing satisfies a schema, and why, if that is known.
+
+        Of a schema that requires itself, the beginning is as good a place as any.
+        """
+        if depth > _DEEPEST:
+            return "#", ""
+        if not isinstance(schema, Mapping):
             return pointer, ""
         reasons = [self.contradictions.of(kind, schema) for kind in _kinds(schema)]
         if all(reasons):
