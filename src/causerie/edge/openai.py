@@ -29,7 +29,7 @@ from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload
+from causerie.runtime.offload import LARGE, offload, work_of
 
 log = structlog.get_logger(__name__)
 
@@ -93,12 +93,12 @@ class OpenAI:
 
         A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
         """
-        completion = exchange.name_completion()
+        completion, head = exchange.name_completion(), exchange.head
         request_id.set(exchange.request_id)
-        head = exchange.head
         if caller is None:
             key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        work_of.set(caller.project or caller.key or exchange.peer)
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):

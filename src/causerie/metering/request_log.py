@@ -52,6 +52,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     error_class: str = ""
     reason: str = ""
     early_start: bool = False
+    discarded: int = 0
 
 
 class RequestLog:
@@ -146,4 +147,5 @@ def _line(record: Record, when: datetime) -> RequestLine:
         record.error_class,
         record.reason,
         record.early_start,
+        used.discarded,
     )
