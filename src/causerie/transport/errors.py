@@ -15,6 +15,7 @@ Kind = Literal[
     "closed",
     "protocol",
     "too_large",
+    "compressed",
 ]
 
 
