@@ -32,6 +32,7 @@ from causerie.composition.service_conditions import (
     engine_conditions,
     error_conditions,
     provider_conditions,
+    usage_conditions,
 )
 from causerie.errors import StoreUnavailable
 from causerie.settings import Settings
@@ -95,6 +96,7 @@ class Alerting:
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
         return [
             *provider_conditions(settings, parts.target_states()),
+            *usage_conditions(parts.target_states()),
             *error_conditions(alerts, rates),
             *engine_conditions(parts.status()),
             *self._jobs(),

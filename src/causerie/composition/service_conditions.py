@@ -8,10 +8,12 @@ from causerie.alerts.condition import Condition
 from causerie.alerts.error_rates import ErrorRate
 from causerie.alerts.message import AlertKind
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.providers.target import ProviderTarget
 from causerie.routing.target_state import TargetState
 from causerie.settings import Settings
 from causerie.settings.alerts import Alerts
 
+_USAGE_SECONDS = 600.0  # for which an impossible report counts
 DATABASE_AWAY = Condition(
     "job:database", AlertKind.JOB, "The database cannot be reached", {"job": "database"}
 )
@@ -61,6 +63,22 @@ def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
         {"provider": name, "targets": targets, "reason": reasons},
         level=2 if len(down) == all else 1,
     )
+
+
+def usage_conditions(target_states: Sequence[TargetState]) -> Iterator[Condition]:
+    """Yield one for each provider that reports impossible usage, of which we charge an estimate."""
+    targets = [each.target for each in target_states]
+    providers = {
+        each.provider.name: each.provider for each in targets if isinstance(each, ProviderTarget)
+    }
+    for name, provider in sorted(providers.items()):
+        if words := provider.impossible_usage.within(_USAGE_SECONDS):
+            yield Condition(
+                f"usage:{name}",
+                AlertKind.PROVIDER,
+                f"Provider {name} reports impossible usage; tokens are estimated instead",
+                {"provider": name, "reported": words},
+            )
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:

@@ -130,7 +130,8 @@ class ChoiceCalls:
     """The calls of one choice; ``functions`` are those of the request."""
 
     __slots__ = (
-        "_begun", "_by_id", "_by_place", "_choice", "_functions", "_ids", "_open", "size", "started"
+        "_begun", "_by_id", "_by_place", "_choice", "_functions", "_ids", "_open", "_unstarted",
+        "size", "started",
     )  # fmt: skip
 
     def __init__(self, choice: int, ids: ConversationCallIds, functions: Collection[str]) -> None:
@@ -138,6 +139,7 @@ class ChoiceCalls:
         self._ids = ids
         self._functions = functions
         self._open: list[_Open] = []
+        self._unstarted: list[_Open] = []  # for the client, without those that may be repetitions
         self._begun = 0
         self._by_id: dict[str, _Open] = {}
         self._by_place: dict[int, _Open] = {}
@@ -179,7 +181,9 @@ class ChoiceCalls:
             elif current.repeats is not None and current.may_repeat(current.repeats):
                 continue
             current.repeats = None
-            self._send(current, events, ended=True)
+            if current.index is None and not self._start(current, events, ended=True):
+                continue
+            self._emit(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
 
@@ -228,6 +232,7 @@ class ChoiceCalls:
 
     def _new(self, call: ProviderCall) -> _Open:
         made = self._opened(_Open(place=call.index))
+        self._unstarted.append(made)
         if call.index is not None:
             self._by_place[call.index] = made
         return made
@@ -280,12 +285,18 @@ class ChoiceCalls:
             self._readdress(current, repeated)
             return repeated
         current.repeats = None
+        self._unstarted.append(current)
         return current
 
-    def _send(self, current: _Open, events: list[Event], *, ended: bool = False) -> None:
-        """Emit what is known of a call and has not gone out."""
-        if current.index is None and not self._start(current, events, ended=ended):
+    def _send(self, current: _Open, events: list[Event]) -> None:
+        """Emit what is known of a call and has not gone out; calls start in their order."""
+        if current.index is not None:
+            self._emit(current, events)
             return
+        while self._unstarted and self._start(self._unstarted[0], events, ended=False):
+            self._emit(self._unstarted.pop(0), events)
+
+    def _emit(self, current: _Open, events: list[Event]) -> None:
         if current.opened and current.sent < len(current.text):
             text = "".join(current.text[current.sent :])
             current.sent = len(current.text)

@@ -7,10 +7,12 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -21,10 +23,12 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said
 from causerie.providers.request_slots import RequestSlots
 from causerie.transport.client import Asked, HttpClient
+from causerie.transport.decoding import decoded
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 MAX_ERROR_BYTES = 64 * 1024
+MAX_REPLY_BYTES = 64 * 1024 * 1024
 _MAX_LIST_BYTES = 16 * 1024 * 1024
 _MOST_LISTED = 2000
 _ID = re.compile(r"[\w.:/@+-]{1,200}")
@@ -39,6 +43,7 @@ _WORDS: Mapping[Kind, str] = {
     "closed": "closed the connection too early",
     "protocol": "does not speak HTTP as it should",
     "too_large": "sent more than is read",
+    "compressed": "sent a compressed reply that cannot be read",
 }
 
 
@@ -72,6 +77,23 @@ def too_late() -> UpstreamFailed:
     return UpstreamFailed("The provider took too long.", code="upstream_timeout", status=504)
 
 
+class ImpossibleUsage:
+    """What a provider reported last of tokens that a reply cannot have."""
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+        self._words = ""
+
+    def record(self, words: str) -> None:
+        self._words, self._at = words, monotonic()
+
+    def within(self, seconds: float) -> str:
+        """Return it in words if it was not longer ago, else nothing."""
+        return self._words if monotonic() - self._at <= seconds else ""
+
+
 class Provider:
     """``credential`` is sent in the header of the dialect; it shows in no text.
 
@@ -91,6 +113,9 @@ class Provider:
         deadlines: Deadlines = Deadlines(),
         slots: RequestSlots | None = None,
     ) -> None:
+        self.max_reply_bytes = MAX_REPLY_BYTES
+        """Of one streamed reply, decoded."""
+        self.impossible_usage = ImpossibleUsage()
         self.candid = False
         self.name = name
         self.dialect = dialect
@@ -142,7 +167,7 @@ class Provider:
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""
         try:
-            body = await response.read(MAX_ERROR_BYTES)
+            body = await (await decoded(response)).read(MAX_ERROR_BYTES)
         except TransportFailed:
             body = b""
         failure = refusal(response.status, response.headers, body, self.dialect)
@@ -159,7 +184,7 @@ class Provider:
         async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _entries(await response.read(_MAX_LIST_BYTES))
+            return _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
 
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
@@ -175,7 +200,7 @@ class Provider:
                 raise await self.refused(response)
             if listing and response.status == 200:
                 with suppress(UpstreamFailed):  # another path has another content
-                    entries = _entries(await response.read(_MAX_LIST_BYTES))
+                    entries = _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
                     ids = [id for entry in entries if _ID.fullmatch(id := str(entry["id"]))]
                     self.listed = ids[:_MOST_LISTED]
 

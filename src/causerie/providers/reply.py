@@ -26,7 +26,7 @@ from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.runtime.offload import LARGE, offload
-from causerie.transport.decoding import DecodedResponse, decoded
+from causerie.transport.decoding import TEXTS, DecodedResponse, decoded
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -151,7 +151,7 @@ class ProviderReply(Struct, eq=False):
                 body = (await offload(self._outgoing)).body
                 response = await provider.post(model, body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
-            usual = response.status == 200 and at_hand.startswith(b"{")
+            usual = response.status == 200 and at_hand.startswith(TEXTS)
             whole = at_hand if usual else await self._arriving(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:

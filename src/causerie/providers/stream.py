@@ -14,10 +14,10 @@ from causerie.protocol.events import ArrivalSink, Batch, Event
 from causerie.protocol.portions import in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers.incoming import MAX_EVENT_BYTES, Incoming
-from causerie.providers.provider import failed
+from causerie.providers.provider import MAX_REPLY_BYTES, failed
 from causerie.runtime.offload import LARGE, offload
-from causerie.transport.errors import TransportFailed
 from causerie.transport.decoding import DecodedResponse
+from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _NEVER = float("inf")
@@ -67,7 +67,7 @@ class BodyStream:
         body: HttpResponse | DecodedResponse | BufferedBody,
         between: float,
         end: float,
-        max_bytes: int,
+        max_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         self._room = max_bytes
         self._incoming = incoming
@@ -116,13 +116,7 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                if not self._ahead:
-                    piece = await body.piece(self._late)
-                    self._room -= len(piece)
-                    if self._room < 0:
-                        raise _too_large()
-                else:
-                    piece = b""
+                piece = b"" if self._ahead else self._counted(await body.piece(self._late))
                 if self._ahead or len(piece) > _AT_ONCE:
                     piece = await self._part(piece)
                 if piece and not large:
@@ -142,7 +136,7 @@ class BodyStream:
         """Hand on a piece that only goes on with a text; of any other nothing is read."""
         sink, body = self._sink, self._body
         data = self._decoder.only(piece)
-        if sink is None or data is None or len(data) > LARGE:
+        if sink is None or data is None or len(data) > LARGE or self._room < 0:
             return False
         event = self._incoming.goes_on(data)
         if event is None:
@@ -152,6 +146,13 @@ class BodyStream:
         if not sink((event,)):
             self._sink = body.taker = None
         return True
+
+    def _counted(self, piece: bytes) -> bytes:
+        """Return a piece that fits; raises :class:`UpstreamFailed` where the reply is too long."""
+        self._room -= len(piece)
+        if self._room < 0:
+            raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
+        return piece
 
     async def _part(self, piece: bytes) -> bytes:
         """The next part of a large piece that has come, or of ``piece``, which comes now."""
@@ -192,12 +193,6 @@ class BodyStream:
         with suppress(ServiceError, LineTooLong):  # of half an event
             await self._read(b"", events)
         incoming.finish(events)
-
-
-def _too_large() -> UpstreamFailed:
-    return UpstreamFailed(
-        "The provider sent a longer reply than is read; its `max_reply_bytes` bounds it."
-    )
 
 
 def _told(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:

@@ -28,7 +28,8 @@ _FREE = 1024 * 1024  # bytes without regard to the ratio
 _MAX_RATIO = 200
 _MOST_CODINGS = 2
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")  # as replies begin
+TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")
+"""Beginnings of bodies that are not compressed."""
 _UNREADABLE = "sent a compressed response that cannot be read"
 
 
@@ -145,7 +146,7 @@ def _codings(header: bytes, start: bytes) -> Sequence[str]:
         return [by_bytes] if by_bytes else []
     if named[-1] in ("gzip", "x-gzip", "zstd") and not by_bytes:
         return []
-    return [] if not start or start.startswith(_TEXTS) else named
+    return [] if not start or start.startswith(TEXTS) else named
 
 
 class DecodedResponse:
