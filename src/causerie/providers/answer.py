@@ -233,7 +233,7 @@ class AnswerStart(Struct, eq=False):
 
     def _new_reasoning(self, text: str, *, last: bool) -> str:
         """Return what of reasoning behind the text repeats no earlier reasoning."""
-        if self._late_echo is None:
+        if self._late_echo is None or self._late_echo.repeated:
             if self._echoes >= _MOST_ECHOES:
                 return text
             self._echoes += 1
@@ -315,7 +315,8 @@ class AnswerStart(Struct, eq=False):
             if not text.isspace() and not text.lstrip().startswith("<"):
                 return text
             self._echo = Echo(_TAGGED.format(self._thoughts.getvalue()))
-        return self._echo.feed(text)
+        new = self._echo.feed(text)
+        return new.lstrip() if self._echo.repeated else new
 
     def _put_halves_together(self, said: ProviderDelta) -> None:
         """Complete characters whose first halves came before; keep first halves at the ends."""

@@ -6,16 +6,17 @@ from __future__ import annotations
 class Echo:
     """Compares what comes with one text; white space does not count.
 
-    ``over``: it is known whether the text is repeated.
+    ``over``: it is known whether the text is ``repeated``.
     """
 
-    __slots__ = ("_at", "_held", "_text", "over")
+    __slots__ = ("_at", "_held", "_text", "over", "repeated")
 
     def __init__(self, text: str) -> None:
         self._text = _squeezed(text)
         self._at = 0
         self._held: list[str] = []
         self.over = not self._text
+        self.repeated = False
 
     def feed(self, text: str) -> str:
         """Return what is new: nothing yet, what follows the repetition, or all if it is none."""
@@ -28,7 +29,7 @@ class Echo:
         self._at += min(len(squeezed), left)
         if self._at < len(self._text):
             return ""
-        self.over = True
+        self.over = self.repeated = True
         self._held.clear()
         return _behind(text, left).lstrip()
 
