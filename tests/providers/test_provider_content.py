@@ -206,8 +206,8 @@ def test_no_usage_is_charged_that_cannot_be(
     assert last.prompt <= 140_000
     if not reasoning:
         assert last.completion <= len("fine") + 128
-    assert bool(one.disbelieved) <= last.estimated
-    if one.disbelieved:
+    assert last.impossible <= last.estimated
+    if last.impossible:
         assert max(prompt, completion) > 128
 
 

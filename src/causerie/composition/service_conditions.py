@@ -8,8 +8,7 @@ from causerie.alerts.condition import Condition
 from causerie.alerts.error_rates import ErrorRate
 from causerie.alerts.message import AlertKind
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.providers.target import ProviderTarget
-from causerie.routing.target_state import TargetState
+from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 from causerie.settings import Settings
 from causerie.settings.alerts import Alerts
 
@@ -65,20 +64,32 @@ def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
     )
 
 
-def usage_conditions(target_states: Sequence[TargetState]) -> Iterator[Condition]:
-    """Yield one for each provider that reports impossible usage, of which we charge an estimate."""
-    targets = [each.target for each in target_states]
-    providers = {
-        each.provider.name: each.provider for each in targets if isinstance(each, ProviderTarget)
-    }
-    for name, provider in sorted(providers.items()):
-        if words := provider.impossible_usage.within(_USAGE_SECONDS):
-            yield Condition(
-                f"usage:{name}",
-                AlertKind.PROVIDER,
-                f"Provider {name} reports impossible usage; tokens are estimated instead",
-                {"provider": name, "reported": words},
-            )
+class UsageReports:
+    """Remembers which providers reported impossible usage lately."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, float] = {}
+
+    def look(
+        self, settings: Settings, target_states: Sequence[TargetState], now: float
+    ) -> Iterator[Condition]:
+        """Yield a condition for each of them; ``now`` is in seconds."""
+        providers = {one.name: one.provider for one in settings.targets}
+        for each in target_states:
+            count = each.failures[IMPOSSIBLE_USAGE]
+            name = providers.get(each.name)
+            if name is not None and count > self._counts.get(each.name, 0):
+                self._seen[name] = now
+            self._counts[each.name] = count
+        for name, seen in sorted(self._seen.items()):
+            if now - seen <= _USAGE_SECONDS:
+                yield Condition(
+                    f"usage:{name}",
+                    AlertKind.PROVIDER,
+                    f"Provider {name} reports impossible usage; its tokens are estimated instead",
+                    {"provider": name, "reason": IMPOSSIBLE_USAGE},
+                )
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:

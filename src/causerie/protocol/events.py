@@ -80,7 +80,8 @@ class Finished(Struct, frozen=True, gc=False):
 class Usage(Struct, frozen=True, gc=False):
     """Token counts of the whole request; ``completion`` includes ``reasoning``.
 
-    ``estimated`` where nobody counted prompt or completion for certain.
+    ``estimated`` where nobody counted prompt or completion for certain; ``impossible`` where the
+    target reported more than can be, of which the estimate is told instead.
     """
 
     prompt: int
@@ -88,6 +89,7 @@ class Usage(Struct, frozen=True, gc=False):
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
+    impossible: bool = False
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

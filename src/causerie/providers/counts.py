@@ -49,11 +49,8 @@ NOTHING_TOLD = Told(ProviderUsage(), 0, 0)
 
 def counted(
     last: Told, pieces: int, answers: Collection[AnswerStart], request: ChatRequest
-) -> tuple[Usage, str]:
-    """Return the tokens so far, and in words what the server told that cannot be.
-
-    ``pieces`` is how many have brought content.
-    """
+) -> Usage:
+    """The tokens so far; ``pieces`` is how many have brought content."""
     told = last.usage
     reasoned = size = 0
     for answer in answers:
@@ -67,11 +64,11 @@ def counted(
     cached = _cached(told)
     if prompt and cached > prompt:  # counted apart
         prompt += cached
-    impossible = ""
+    impossible = False
     if completion and not _is_possible(completion, reasoning or 0, size, answers, request):
-        impossible, completion, reasoning = f"{completion} tokens of output", None, None
+        impossible, completion, reasoning = True, None, None
     if prompt and prompt > BELIEVED_PROMPT and prompt > _most_of_prompt(request):
-        impossible, prompt, cached = f"{prompt} tokens of input", None, 0
+        impossible, prompt, cached = True, None, 0
     unsure = not completion or not prompt or pieces > last.pieces
     if not completion:
         completion = _made(pieces, size)
@@ -81,8 +78,8 @@ def counted(
         prompt = prompt_estimate(request)
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
-    usage = Usage(prompt, completion, min(cached, prompt), min(reasoning, completion), unsure)
-    return usage, impossible
+    cached, reasoning = min(cached, prompt), min(reasoning, completion)
+    return Usage(prompt, completion, cached, reasoning, unsure, impossible)
 
 
 def _is_possible(

@@ -62,8 +62,6 @@ class Incoming(Struct, eq=False):
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
     _messages: MessagesReader | None = None  # where the server speaks the Messages API
-    disbelieved: str = ""
-    """What of the usage that the server told is impossible, in words; empty if nothing is."""
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
@@ -80,9 +78,6 @@ class Incoming(Struct, eq=False):
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return self._counted()[0]
-
-    def _counted(self) -> tuple[Usage, str]:
         return counted(self._told, self._pieces, self._answers.values(), self.request)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -254,8 +249,7 @@ class Incoming(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it began.")
         for index in sorted(self._answers):
             self._answers[index].end(events)
-        usage, self.disbelieved = self._counted()
-        events.append(usage)
+        events.append(self.usage)
 
 
 def _tell_apart(choices: Sequence[ProviderChoice]) -> None:

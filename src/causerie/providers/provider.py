@@ -7,12 +7,10 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -77,23 +75,6 @@ def too_late() -> UpstreamFailed:
     return UpstreamFailed("The provider took too long.", code="upstream_timeout", status=504)
 
 
-class ImpossibleUsage:
-    """What a provider reported last of tokens that a reply cannot have."""
-
-    __slots__ = ("_at", "_words")
-
-    def __init__(self) -> None:
-        self._at = -math.inf
-        self._words = ""
-
-    def record(self, words: str) -> None:
-        self._words, self._at = words, monotonic()
-
-    def within(self, seconds: float) -> str:
-        """Return it in words if it was not longer ago, else nothing."""
-        return self._words if monotonic() - self._at <= seconds else ""
-
-
 class Provider:
     """``credential`` is sent in the header of the dialect; it shows in no text.
 
@@ -115,7 +96,6 @@ class Provider:
     ) -> None:
         self.max_reply_bytes = MAX_REPLY_BYTES
         """Of one streamed reply, decoded."""
-        self.impossible_usage = ImpossibleUsage()
         self.candid = False
         self.name = name
         self.dialect = dialect

@@ -113,10 +113,7 @@ class ProviderReply(Struct, eq=False):
             if self._stream is not None:
                 await self._stream.leave()
         finally:
-            provider = self._asked.provider
-            provider.leave()
-            if self._incoming is not None and self._incoming.disbelieved:
-                provider.impossible_usage.record(self._incoming.disbelieved)
+            self._asked.provider.leave()
 
     def __aiter__(self) -> Self:
         return self

@@ -147,4 +147,5 @@ def added(before: Usage, new: Usage) -> Usage:
         cached=before.cached,
         reasoning=before.reasoning + new.reasoning,
         estimated=before.estimated or new.estimated,
+        impossible=before.impossible or new.impossible,
     )
