@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import itertools
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import brotli
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from providerkit import chunk, joined, read, reader
+from providerkit import chunk, joined, read, reader, request
 
 from causerie.errors import UpstreamFailed
+from causerie.protocol import portions
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.providers.dialects import GENERIC
 from causerie.providers.finish import WORDS
+from causerie.providers.provider import Provider
 from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.providers.target import ProviderTarget
+from causerie.transport.client import HttpClient
+from causerie.transport.decoding import zstd
 
 THOUGHT, ANSWER = "One, two.", "Three."
 SAID = [ReasoningDelta(THOUGHT), TextDelta(ANSWER), Finished("stop")]
@@ -287,3 +296,62 @@ def test_a_reply_is_bounded_in_all(size: int) -> None:
         stream([piece] * 5, most)
     end = b"data: " + json.dumps(chunk("stop")).encode() + b"\n\ndata: [DONE]\n\n"
     assert Finished("stop") in stream([piece, end], most + len(end))
+
+
+WHOLE = json.dumps(whole(content="fine")).encode()
+STREAM = b"".join(b"data: " + piece + b"\n\n" for piece in (*PIECES, b"[DONE]"))
+BODIES = [
+    WHOLE, STREAM, b": wait\n\n" + STREAM, b"\n\n  " + WHOLE, WHOLE + b"\n\ndata: [DONE]\n\n",
+    b"event: message\n" + STREAM, b"\xef\xbb\xbf" + WHOLE, b"\n".join(PIECES) + b"\n",
+]  # fmt: skip
+CODINGS = {
+    "identity": bytes, "gzip": gzip.compress, "deflate": zlib.compress,
+    "br": brotli.compress, "zstd": zstd.compress,
+}  # fmt: skip
+
+
+async def answered(reply: bytes, *, cut: bool, streamed: bool) -> list[Event]:
+    """Return what is read of a raw response, sent whole or byte by byte."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for at in range(0, len(reply), 1 if cut else len(reply)):
+            writer.write(reply[at : at + 1] if cut else reply)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    provider = Provider("p", HttpClient(f"http://127.0.0.1:{port}/v1"), GENERIC)
+    try:
+        target = ProviderTarget(provider, "m")
+        async with target.generate(request(stream=streamed)) as reply_read:
+            return joined([event async for batch in reply_read.events for event in batch])
+    finally:
+        await provider.close()
+        server.close()
+
+
+@pytest.mark.parametrize("label", ["application/json", "text/event-stream", "text/plain"])
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_the_content_decides_and_not_the_label(label: str, coding: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {label}\r\nContent-Encoding: {coding}\r\n\r\n"
+    for body in BODIES:
+        sent = head.encode() + CODINGS[coding](body)
+        for cut in (False, True):
+            for streamed in (False, True):
+                events = await answered(sent, cut=cut, streamed=streamed)
+                assert events[:-1] == [TextDelta("fine"), Finished("stop")], (body, cut, streamed)
+
+
+async def test_what_cannot_be_decoded_is_told() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: compress\r\n\r\n"
+    with pytest.raises(UpstreamFailed, match="compressed"):
+        await answered(head + b"\x1f\x9d\x90\x00", cut=False, streamed=False)
+
+
+def test_joined_events_say_the_same() -> None:
+    events = read(reader(), chunk(reasoning="a"), chunk(reasoning="b"), chunk(content="c"),
+                  chunk(content="d"), chunk("stop"))  # fmt: skip
+    assert portions.joined(events) == joined(events)

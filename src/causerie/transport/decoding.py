@@ -48,7 +48,7 @@ class _Inflate:
     def __init__(self) -> None:
         self.ended = False
         self._held = b""
-        self._inflate = None
+        self._inflate: zlib._Decompress | None = None
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         data = self._held + data
