@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from causerie.console.ports import ServiceView
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.operations.matrix import GROUPS
+from causerie.protocol.numbers import money
 from causerie.routing.target_state import TargetStatus
 
 _MILLION = 1_000_000
@@ -149,9 +150,9 @@ def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
 
 def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
     try:
-        prompt = Decimal(str(pricing["prompt"])) * _MILLION
-        completion = Decimal(str(pricing["completion"])) * _MILLION
-    except (KeyError, InvalidOperation):
+        prompt = money(pricing["prompt"]) * _MILLION
+        completion = money(pricing["completion"]) * _MILLION
+    except (KeyError, ValueError):
         return None
     return prompt, completion
 

@@ -33,6 +33,7 @@ _ID = re.compile(r"[\w.:/@+-]{1,200}")
 _WORDS: Mapping[Kind, str] = {
     "dns": "cannot be found by its name",
     "refused": "cannot be connected to",
+    "private": "has an address that is not public, and in none of `server.private_networks`",
     "tls": "has no valid certificate, or does not speak TLS as it should",
     "proxy": "cannot be reached through its proxy",
     "connect_timeout": "could not be connected to in time",

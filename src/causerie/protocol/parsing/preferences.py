@@ -6,12 +6,12 @@ our own choice and go to no provider.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import get_args
 
-from causerie.errors import InvalidRequest
 from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling, ProviderPreferences
 from causerie.protocol.declaration import declared
+from causerie.protocol.numbers import money
 from causerie.protocol.parameters import MAX_MODELS, RouterParameters
 from causerie.protocol.parsing.fields import (
     ObjectReader,
@@ -128,13 +128,8 @@ def _money(prices: ObjectReader, name: str) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong_type(prices.param(name), "a number", value)
     try:
-        money = Decimal(str(value))
-    except InvalidOperation:
-        raise _no_money(prices.param(name)) from None
-    if not money.is_finite() or money < 0:
-        raise _no_money(prices.param(name))
-    return money
-
-
-def _no_money(param: str) -> InvalidRequest:
-    return wrong_value(param, "must be an amount of money, 0 or more.")
+        return money(value)
+    except ValueError as failure:
+        raise wrong_value(
+            prices.param(name), f"must be an amount of money: {failure}."
+        ) from failure
