@@ -180,7 +180,7 @@ class AnswerStart(Struct, eq=False):
                 return None
             return self.more(content, reasoning=False)
         apart = self.separators is None and self._separator is None  # from the text, by the server
-        if not reasoning or not apart or self.in_text or self.texts:
+        if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
             return None
         return self.more(reasoning, reasoning=True)
 
