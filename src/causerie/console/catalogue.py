@@ -22,7 +22,7 @@ _MILLION = 1_000_000
 _NEARNESS = MappingProxyType(
     {"ready": 0, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
-    | {"down": 4, "failed": 4}
+    | {"down": 4, "rejecting": 4, "failed": 4}
 )
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
@@ -179,6 +179,6 @@ def _target_state(name: str, status: TargetStatus | None) -> StatusBadge:
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
-    tone = "bad" if status.state == "down" else "warn"
+    tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)

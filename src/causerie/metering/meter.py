@@ -7,14 +7,16 @@ to every sink. Times are in seconds.
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from typing import Protocol
 
 from msgspec import Struct, field
 
-from causerie.errors import InternalError, ServiceError
+from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceError
 from causerie.metering.contents import Contents
+from causerie.metering.ledger import INTERRUPTED, INTERRUPTED_WORDS
 from causerie.protocol.events import FinishReason, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 
@@ -29,7 +31,8 @@ _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our
 class RequestOutcome(Protocol):
     """Outcome of a request: the targets, the part of the reply that was passed on, and the usage.
 
-    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end.
+    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end,
+    ``delivered`` if the client has a piece of it that nothing takes back.
     """
 
     @property
@@ -44,6 +47,8 @@ class RequestOutcome(Protocol):
     def upstream_seconds(self) -> float: ...
     @property
     def whole(self) -> bool: ...
+    @property
+    def delivered(self) -> bool: ...
     @property
     def finish(self) -> FinishReason | None: ...
     def usage(self) -> Usage: ...
@@ -60,7 +65,7 @@ class Record(Struct):
     served_by: str = ""
     attempts: int = 0
     continued: int = 0
-    tried: Sequence[str] = ()  # who was asked, with why each did not do, where it was more than one
+    tried: Sequence[str] = ()  # who was asked, with why each did not do, unless the only one did
     status: int = CLIENT_GONE
     code: str | None = _LEFT
     finish: FinishReason | None = None
@@ -74,7 +79,8 @@ class Record(Struct):
     outcome: RequestOutcome | None = None  # asked once the request has ended
     project: str = ""
     user: str = ""
-    reason: str = ""  # a failure's words, where they cannot quote the request
+    reason: str = ""  # a failure's class, and its words if they cannot quote the request
+    error_class: str = ""  # of a failure at a target
     param: str | None = None
     labels: Labels = UNLABELLED
     held: object = None  # what is held for it, for whoever settles
@@ -115,26 +121,47 @@ class Record(Struct):
         self.outcome = None
         self.served_by, self.continued = outcome.served_by, outcome.continued
         self.attempts = len(outcome.tried)
-        if self.attempts > 1:
+        if self.attempts > 1 or self.error_class:
             self.tried = [str(one) for one in outcome.tried]
         self.queue_seconds, self.upstream_seconds = outcome.queued_seconds, outcome.upstream_seconds
         self.finish = outcome.finish
         if outcome.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
         self.used = outcome.usage()
+        if self.code not in (None, _LEFT) and not outcome.delivered:
+            self.first_token_seconds = None  # it stayed here
+
+    def charged_despite(self, failure: BaseException) -> bool:
+        """Return true if a request that ends in this failure is charged.
+
+        To be asked before it is settled; as :attr:`UsageRecord.charged` says of it later.
+        """
+        outcome = self.outcome
+        if outcome is None or not isinstance(failure, Exception):
+            return not isinstance(failure, Exception)
+        used = outcome.usage()
+        if isinstance(failure, ConstraintNotKept):
+            return used.prompt + used.completion > 0
+        return used.completion > 0 and outcome.delivered
 
     def ended(self, failure: BaseException) -> None:
-        """The request did not end as it should; a cancellation is a client that has left."""
+        """The request did not end as it should; a cancellation is a client that has left, unless
+        the service ends.
+        """
         if isinstance(failure, ServiceError):
             self.failed(failure)
+        elif isinstance(failure, CancelledError) and SHUTDOWN in failure.args:
+            self.status, self.code = InternalError.status, INTERRUPTED
+            self.reason = INTERRUPTED_WORDS
         elif isinstance(failure, Exception):
             self.status, self.code = InternalError.status, InternalError.code
 
     def failed(self, failure: ServiceError) -> None:
         """The request ended in this failure."""
         self.status, self.code, self.param = failure.status, failure.code, failure.param
-        if failure.status in _SPOKEN or failure.status >= 500:
-            self.reason = failure.message
+        self.error_class = failure.error_class or ""
+        words = failure.message if failure.status in _SPOKEN or failure.status >= 500 else ""
+        self.reason = ": ".join(filter(None, (self.error_class, words)))
 
 
 class RecordSink(Protocol):

@@ -25,7 +25,7 @@ from causerie.operations.explanation import (
     PriceTexts,
     RoutingExplanation,
 )
-from causerie.pipeline import Pipeline, PipelineDoor, another_may
+from causerie.pipeline import Pipeline, PipelineDoor, another_may, scoped
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.known import KNOWN, Known, refusal, sift
 from causerie.protocol.request import ChatRequest
@@ -53,6 +53,7 @@ def explanation(
     fields_of: FieldsOf = lambda _: KNOWN,
 ) -> RoutingExplanation:
     """Return what would become of the request now; never raises for what is wrong with it."""
+    request = scoped(door, caller, request)
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output
@@ -209,6 +210,8 @@ class _Told:
     def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
             yield f"failed last time, and this request tests it{_because(status)}"
+        elif status.state == "rejecting":
+            yield f"rejects all requests{_because(status)}"
         elif status.state != "up":
             yield f"is down{_because(status)}"
         elif status.failures:
@@ -225,7 +228,9 @@ class _Told:
     def _resting(self, target: str) -> TargetExclusion:
         target_state = self._router.target_state(target)
         because = _because(target_state.status()) if target_state is not None else ""
-        words = f"is down{because}; of such targets only the one back soonest is tried, last"
+        rejects = target_state is not None and target_state.breaker.state() == "rejecting"
+        what = "rejects all requests" if rejects else "is down"
+        words = f"{what}{because}; of such targets only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
@@ -242,7 +247,7 @@ def _decided(prospect: RankedTarget) -> str:
             lot = "; ties are broken at random" if prospect.tied else ""
             return f"{prospect.status.in_flight} in flight there, weighted{lot}"
         case "last":
-            return "is down but back soonest; tried when no other target is left"
+            return "takes no requests now; tried when no other target is left"
 
 
 def _because(status: TargetStatus) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
+from causerie.providers.phrase import without
 from causerie.providers.refusal import refusal, said
 from causerie.providers.request_slots import RequestSlots
 from causerie.transport.client import Asked, HttpClient
@@ -44,6 +45,11 @@ _WORDS: Mapping[Kind, str] = {
     "too_large": "sent more than is read",
     "compressed": "sent a compressed reply that cannot be read",
 }
+_CLASSES: Mapping[Kind, ErrorClass] = {
+    "connect_timeout": ErrorClass.TIMEOUT,
+    "protocol": ErrorClass.INVALID_REPLY,
+    "too_large": ErrorClass.INVALID_REPLY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +74,14 @@ def failed(failure: TransportFailed) -> UpstreamFailed:
         code="upstream_timeout" if late else None,
         status=504 if late else None,
         metadata={"upstream_failure": failure.kind},
-    )
+    ).caused_by(_CLASSES.get(failure.kind, ErrorClass.CONNECTION))
 
 
 def too_late() -> UpstreamFailed:
     """Our error for a deadline that passed."""
-    return UpstreamFailed("The provider took too long.", code="upstream_timeout", status=504)
+    return UpstreamFailed(
+        "The provider took too long.", code="upstream_timeout", status=504
+    ).caused_by(ErrorClass.TIMEOUT)
 
 
 class Provider:
@@ -106,6 +114,7 @@ class Provider:
         self.listed: Sequence[str] = ()
         """Ids of its models, as a check has read them last."""
         self._client = client
+        self._credential = credential
         api = dialect.api
         always = (*api.credential(credential), *api.headers)
         self._asking = (*always, ("accept", "application/json"))
@@ -154,6 +163,13 @@ class Provider:
         failure = refusal(response.status, response.headers, body, self.dialect)
         if self.candid:
             failure.message = said(body) or failure.message
+        return self.private(failure)
+
+    def private(self, failure: ServiceError) -> ServiceError:
+        """Return the failure without the key, which a provider may have quoted."""
+        failure.message = without(failure.message, self._credential)
+        if (code := failure.metadata.get("upstream_code")) != without(str(code), self._credential):
+            failure.metadata.pop("upstream_code", None)
         return failure
 
     async def models(self, seconds: float = 10.0) -> list[str]:

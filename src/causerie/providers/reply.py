@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec import Struct
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import ArrivalSink, Batch, Usage
 from causerie.protocol.partial import Partial, Trail
@@ -157,6 +158,9 @@ class ProviderReply(Struct, eq=False):
                     await self._read_large(whole)
         except TransportFailed as failure:
             raise failed(failure) from failure
+        except InvalidRequest as failure:
+            provider.private(failure)
+            raise
         return self._batch or await self._rest()
 
     async def _rest(self) -> Batch:
@@ -199,7 +203,10 @@ class ProviderReply(Struct, eq=False):
         if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
-                self._fast_path, self._batch = read, read[0]
+                (text, end, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                self._batch = batch = (text, end, used)
+                self._fast_path = batch, named
                 return
         if _begins_value(body):
             incoming = self._incoming = self._reader()

@@ -6,7 +6,8 @@ more than its share and a quarter. That is the one that answered it last, else
 the one of rendezvous hashing (Thaler, Ravishankar 1998) with weights and
 bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
 The rest follow by what is under way there for their weight. Of the targets that
-cannot be asked now only the one that is back soonest is tried, at last.
+cannot be asked now only the one that is back soonest is tried, and of those that
+reject all requests one behind that.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ def order(
         else:
             resting.append(target_state)
     resting.sort(key=lambda target_state: target_state.breaker.wait())
+    rejecting = [one for one in resting if one.breaker.state() == "rejecting"]
+    down = [one for one in resting if one not in rejecting]
     ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
         ordered += _group(group, target_states, request, chance, last)
-    return ordered + resting[:1]
+    return ordered + down[:1] + rejecting[:1]
 
 
 def _group(
@@ -103,13 +106,15 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 def affinity_key(request: ChatRequest) -> str:
     """Return the key of a conversation: its session, its cache key, or its opening.
 
-    The opening is read without the line that a client changes at every turn.
+    The opening is read without the line that a client changes at every turn. Requests of
+    different cache scopes have different keys.
     """
+    scope = request.cache_scope
     if request.session_id is not None:
-        return request.session_id
+        return scope + request.session_id
     if request.cache_key is not None:
-        return request.cache_key
-    texts = []
+        return scope + request.cache_key
+    texts = [scope] if scope else []
     for message in without_billing_line(request.messages):
         texts.append(message.text[:_AFFINITY_KEY_CHARACTERS])
         if message.role == "user":

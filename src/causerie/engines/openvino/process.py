@@ -52,7 +52,7 @@ async def spawn(
 def _failure(weights: str, tail: list[str], how: str) -> EngineFailed:
     if any(_MISSING in line for line in tail):
         return LoadFailed(
-            "OpenVINO GenAI is not installed; install it: pip install 'causerie[openvino]'"
+            "OpenVINO GenAI is not installed; in a clone of Causerie: pip install '.[openvino]'"
         )
     return EngineFailed(f"the engine could not load {weights}: {last_words(tail) or how}")
 
