@@ -48,6 +48,7 @@ RESULTS = [
     {"role": "tool", "tool_call_id": "functions.weather:1", "content": ""},
 ]
 CACHED = {"type": "ephemeral"}
+NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 
 
 @asynccontextmanager
@@ -84,7 +85,7 @@ async def test_a_reply_of_every_kind_of_block(stream: bool) -> None:
         stop_reason="tool_use",
     )  # fmt: skip
     async with served(said) as (_, there):
-        answer = await asked(there, stream=stream, tools=[WEATHER])
+        answer = await asked(there, stream=stream, tools=[WEATHER, NOW])
     assert (answer.status, answer.text, answer.reasoning) == (200, "Let me look.", "Hm, well.")
     assert answer.calls == {
         0: {"id": "toolu_1", "name": "weather", "arguments": '{"city": "B"}'},

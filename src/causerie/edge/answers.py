@@ -17,10 +17,11 @@ from causerie.errors import ErrorDetails
 from causerie.protocol import sse
 from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Batch, BatchSink, Event
-from causerie.protocol.portions import is_large
+from causerie.protocol.portions import is_large, joined
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload
 
+_MANY = 4096  # events that are kept as they came; pieces of texts are joined then
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode = msgspec.json.Encoder().encode
 
@@ -28,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 class PlainAnswer:
     """A whole answer; where it began anew, the last one is sent."""
 
-    __slots__ = ("_context", "_events", "_headers")
+    __slots__ = ("_context", "_events", "_headers", "_unjoined")
 
     early_start = False
     _headers: Mapping[str, str]
@@ -39,7 +40,15 @@ class PlainAnswer:
         self._headers = headers
         self._context = context
         self._events = []
-        return self._events.extend
+        self._unjoined = _MANY
+        return self._take
+
+    def _take(self, batch: Batch) -> None:
+        events = self._events
+        events += batch
+        if len(events) > self._unjoined:
+            self._events = joined(events)
+            self._unjoined = len(self._events) + _MANY
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""

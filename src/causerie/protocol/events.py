@@ -82,7 +82,8 @@ class Finished(Struct, frozen=True, gc=False):
 class Usage(Struct, frozen=True, gc=False):
     """Token counts of the whole request; ``completion`` includes ``reasoning``.
 
-    ``estimated`` where nobody counted prompt or completion for certain.
+    ``estimated`` where nobody counted prompt or completion for certain; ``impossible`` where the
+    target reported more than can be, of which the estimate is told instead.
     """
 
     prompt: int
@@ -92,6 +93,7 @@ class Usage(Struct, frozen=True, gc=False):
     estimated: bool = False
     discarded: int = 0
     """Tokens that were generated and taken back; not part of ``completion``."""
+    impossible: bool = False
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

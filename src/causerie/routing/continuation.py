@@ -154,4 +154,5 @@ def added(before: Usage, new: Usage) -> Usage:
         reasoning=before.reasoning + new.reasoning,
         estimated=before.estimated or new.estimated,
         discarded=before.discarded + new.discarded,
+        impossible=before.impossible or new.impossible,
     )

@@ -35,7 +35,7 @@ from causerie.routing.attempt import Attempt
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import SLOWER, TargetSelector
-from causerie.routing.target_state import TargetState
+from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
 _FIRST_PAUSE_SECONDS = 0.25
 _BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun
@@ -201,6 +201,8 @@ class Execution(TargetSelector, eq=False):
         if batch is not attempt.first:  # what comes at once tells nothing of speed
             now = self.context.clock()
             target_state.latency_stats.wrote(told.completion, now - attempt.began, now)
+        if told.impossible:
+            target_state.failures[IMPOSSIBLE_USAGE] += 1
         self.whole = True
         if self._before is not NOTHING:
             told = added(self._before, told)
