@@ -62,7 +62,7 @@ class Watch:
         How slow it is is asked where it decides: machines that others use change from one second
         to the next.
         """
-        return self.longest > BOUND_SECONDS and self.longest > BOUND_SECONDS * _slowness()
+        return self.longest > BOUND_SECONDS and self.longest > BOUND_SECONDS * slowness()
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -120,7 +120,7 @@ class Watch:
             self.longest, self.what = seconds, repr(handle)[:300]
 
 
-def _slowness() -> float:
+def slowness() -> float:
     """Return how many times longer than a usual machine this one needs for a piece of work now.
 
     At most 4: behind that nothing is known of the service.
