@@ -1,9 +1,8 @@
 """Inputs that are expensive by little: how they are named, built, drawn from a seed, and shrunk.
 
-A case is an entry of the service and parts, each a place of its input and what stands there: a chain
-of families with a size each, the outer ones around the inner ones. A line such as
-``query.console/catalog max=down:8`` or ``schema.near schema=oneOf:40/enum/words:100`` names a case
-wholly, so what was found can be sent again. The service is not known here: :mod:`entrykit` sends.
+A case is an entry of the service and parts, each a place of its input and what stands there: a
+chain of families with a size each, the outer ones around the inner ones. A line such as
+``schema.format; schema=oneOf:40/enum:9/words:100; document=keys:3`` names a case wholly, so what was found can be sent again. The service is not known here: :mod:`entrykit` sends.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ Build = Callable[[int, Inner], Any]
 Link = tuple[str, int]
 
 _SIZES = (1, 2, 4, 8, 20, 64, 200, 500, 1_000, 4_000, 10_000, 30_000, 100_000, 300_000)
-_DIGITS = (1, 2, 3, 4, 5, 6, 7, 8, 9)  # of an exponent
-_DEPTHS = (2, 8, 30, 60, 100, 200, 500, 2_000)
+_DIGITS = (1, 2, 3, 4, 5, 6, 7)  # of an exponent
+_DEPTHS = (2, 8, 30, 60, 100, 200)  # what nests more is no JSON that Python writes
 _BYTES = 8  # about what one item of a list is at least
 _LONG_CHAIN = 3
+_SHORT = 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -437,11 +437,12 @@ def draw(entry: Entry, rng: random.Random) -> Case:
 
 
 def each_family(entry: Entry, rng: random.Random) -> Iterator[Case]:
-    """Yield a case for each pair of a place and a family, as large as may be."""
+    """Yield cases for each pair of a place and a family: as large as may be, and a short one."""
     for place, names in entry.places.items():
-        for name in names:
-            chain = _chain((name,), rng, entry.most, largest=True)
-            yield Case(entry.name, (Part(place, chain),))
+        for name in dict.fromkeys(names):
+            for most in (entry.most, min(entry.most, _SHORT)):
+                chain = _chain((name,), rng, most, largest=True)
+                yield Case(entry.name, (Part(place, chain),))
 
 
 def _chain(
@@ -453,12 +454,16 @@ def _chain(
         name = rng.choice(names)
         family = FAMILIES[name]
         fitting = [size for size in family.sizes if _weight([*chain, (name, size)]) <= left]
-        if not fitting:
+        if not fitting or (_nests(name) and any(_nests(one) for one, _ in chain)):
             break
         chain.append((name, fitting[-1] if largest else rng.choice(fitting)))
         if family.leaf:
             break
     return tuple(chain) or ((names[0], 1),)
+
+
+def _nests(name: str) -> bool:
+    return FAMILIES[name].sizes is _DEPTHS
 
 
 def smaller(case: Case) -> Iterator[Case]:

@@ -53,6 +53,8 @@ class Watch:
     def __init__(self) -> None:
         self.longest = 0.0
         self.what = ""
+        self.apart = 0.0
+        """Work of the fake engine in all."""
         self._apart = 0.0
 
     @property
@@ -94,7 +96,9 @@ class Watch:
         try:
             yield
         finally:
-            self._apart += time.thread_time() - before
+            spent = time.thread_time() - before
+            self._apart += spent
+            self.apart += spent
 
     def _set_apart(self, work: Callable[..., Iterator[int]]) -> Callable[..., Iterator[int]]:
         def apart(*args: Any) -> Iterator[int]:
