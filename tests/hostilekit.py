@@ -2,7 +2,8 @@
 
 A case is an entry of the service and parts, each a place of its input and what stands there: a
 chain of families with a size each, the outer ones around the inner ones. A line such as
-``schema.format; schema=oneOf:40/enum:9/words:100; document=keys:3`` names a case wholly, so what was found can be sent again. The service is not known here: :mod:`entrykit` sends.
+``schema.format; schema=oneOf:40/enum:9/words:100; document=keys:3`` names a case wholly, so that
+what was found can be sent again. The service is not known here: :mod:`entrykit` sends.
 """
 
 from __future__ import annotations

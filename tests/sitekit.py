@@ -6,12 +6,14 @@ the service's alone.
 
 import asyncio
 import contextlib
+import logging
+import os
 import re
 import socket
 import socketserver
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+import structlog
 from hostedkit import office
 from loopkit import OPEN_DOORS
 from servicekit import ServiceView, service_view
@@ -28,6 +31,7 @@ from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Membership, Role
 from causerie.accounts.sessions import SessionClient
 from causerie.cli.key import digest_line
+from causerie.logging import setup
 
 OPERATOR = "ck_ops_" + "0123456789abcdef" * 3
 NO_ANSWER = -1
@@ -260,9 +264,25 @@ class Site:
         return Sender(self.home, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Write log lines as a service does, to nowhere."""
+    root, before = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers, root.level
+    with Path(os.devnull).open("w") as nowhere:
+        setup.configure("info", "json", nowhere)
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
+            root.handlers = handlers
+            root.setLevel(level)
+
+
 @asynccontextmanager
 async def site(folder: Path) -> AsyncIterator[Site]:
     with contextlib.ExitStack() as held:
+        held.enter_context(_logging())
         provider = held.enter_context(ScriptedProvider())
         thread = threading.Thread(target=provider.serve_forever, args=(0.05,))
         thread.start()
