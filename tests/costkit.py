@@ -5,19 +5,20 @@ memory that is taken meanwhile. A busy machine makes none of them larger.
 """
 
 import gc
+import random
 import re
 import signal
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from hostilekit import Case, Entry, shrink
+from hostilekit import Case, Entry, drawing, shrink
 from loopkit import Watch, slowness
 from sitekit import NO_ANSWER
 
@@ -76,9 +77,25 @@ class Search:
     """Sends cases, and makes those that cost too much smaller while they still do."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self._entries = entries
-        self._usual: dict[str, float] = {}  # work for the usual input, by entry
+        self.entries = entries
         self.sent = 0
+        self._usual: dict[str, float] = {}  # work for the usual input, by entry
+
+    async def findings(self, seed: str, seconds: float, only: str = "") -> AsyncIterator[str]:
+        """Yield findings among cases drawn from a seed, in turns of all entries, for a while.
+
+        The first turns take each place with each family, in any order.
+        """
+        end = time.monotonic() + seconds
+        drawn = {
+            name: drawing(entry, random.Random(f"{seed} {name}"))
+            for name, entry in self.entries.items()
+            if only in name
+        }
+        while drawn and time.monotonic() < end:
+            for cases in drawn.values():
+                if found := await self.finding(next(cases)):
+                    yield found
 
     async def finding(self, case: Case, tries: int = 40) -> str:
         """Return a line on the smallest case found that costs too much like this; or nothing.
@@ -88,22 +105,22 @@ class Search:
         if not await self._fails(case) or not await self._fails(case):
             return ""
         small = await shrink(case, self._fails, tries) if tries else case
-        return await self.told(small) or await self.told(case)
+        return await self.report(small) or await self.report(case)
 
-    async def told(self, case: Case) -> str:
+    async def report(self, case: Case) -> str:
         """Return a line on what a case costs; empty if that is not too much."""
-        found = await costs(self._entries[case.entry], case, sampled=True)
+        found = await costs(self.entries[case.entry], case, sampled=True)
         excess = found.excess(await self._usual_work(case.entry))
         return f"{case}\n    {found.status}: {excess}; {found.place}" if excess else ""
 
     async def _fails(self, case: Case) -> bool:
         self.sent += 1
         usual = await self._usual_work(case.entry)
-        return bool((await costs(self._entries[case.entry], case)).excess(usual))
+        return bool((await costs(self.entries[case.entry], case)).excess(usual))
 
     async def _usual_work(self, name: str) -> float:
         if name not in self._usual:
-            entry, usual = self._entries[name], Case(name, ())
+            entry, usual = self.entries[name], Case(name, ())
             await costs(entry, usual)  # the first one compiles and imports
             self._usual[name] = (await costs(entry, usual)).work
         return self._usual[name]
@@ -143,13 +160,14 @@ def _sampling(places: Counter[str] | None) -> Iterator[None]:
             if at:
                 places[at] += 1
 
-    before = signal.signal(signal.SIGPROF, note)
+    before, woken = signal.signal(signal.SIGPROF, note), signal.set_wakeup_fd(-1)
     signal.setitimer(signal.ITIMER_PROF, _SAMPLE_SECONDS, _SAMPLE_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+        signal.set_wakeup_fd(woken)
 
 
 def _own(frame: FrameType | None) -> str:

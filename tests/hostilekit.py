@@ -144,7 +144,15 @@ def _nested(wrap: Callable[[Any], Any]) -> Family:
     return Family(build, _DEPTHS, single=True)
 
 
+def _more(n: int, inner: Inner) -> Any:
+    value = inner(0)
+    if isinstance(value, dict):
+        return {f"{name}{at}": each for at in range(n) for name, each in value.items()}
+    return value * n if isinstance(value, list | str) else value
+
+
 VALUES: Mapping[str, Family] = {
+    "more": Family(_more),
     "list": Family(lambda n, inner: [inner(0)] * n),
     "different": Family(lambda n, inner: [_each(inner(at), at) for at in range(n)]),
     "keys": Family(lambda n, inner: {f"k{at}": inner(at) for at in range(n)}),
@@ -252,7 +260,7 @@ SCHEMAS: Mapping[str, Family] = {
         single=True,
     ),
     "doubling oneOf": Family(_graph(lambda two: {"oneOf": two}), _DEPTHS, single=True),
-    "dense": Family(_dense, _DEPTHS, single=True),
+    "dense": Family(_dense, (2, 8, 15), single=True),
     "items": _nested(lambda value: {"type": "array", "items": _schema(value)}),
     "not": _nested(lambda value: {"not": _schema(value)}),
     "if": _nested(lambda value: {"if": _schema(value), "then": {"minProperties": 1}, "else": True}),
@@ -374,9 +382,9 @@ class Entry:
     most: int = 1_000_000  # bytes
 
     def input(self, case: Case) -> Any:
-        """Return the usual input with the parts of a case."""
+        """Return the usual input with the parts of a case, the inner ones first."""
         made = copy.deepcopy(self.usual)
-        for part in case.parts:
+        for part in sorted(case.parts, key=lambda part: part.place.count("."), reverse=True):
             _replace(made, part.place.split("."), part.chain)
         return made
 
@@ -432,9 +440,20 @@ def draw(entry: Entry, rng: random.Random) -> Case:
     places = list(entry.places)
     count = rng.choice((1, 1, 1, 2, 3, len(places)))
     chosen = rng.sample(places, min(count, len(places)))
-    outer = [each for each in chosen if not any(each.startswith(f"{one}.") for one in chosen)]
-    most = entry.most // len(outer)
-    return Case(entry.name, tuple(Part(one, _chain(entry.places[one], rng, most)) for one in outer))
+    most = entry.most // len(chosen)
+    parts = [Part(one, _chain(entry.places[one], rng, most)) for one in chosen]
+    return Case(entry.name, tuple(parts))
+
+
+def drawing(entry: Entry, rng: random.Random) -> Iterator[Case]:
+    """Yield cases without end: all pairs of a place and a family among those that are drawn."""
+    pairs = list(each_family(entry, rng))
+    rng.shuffle(pairs)
+    for case in pairs:
+        yield case
+        yield draw(entry, rng)
+    while True:
+        yield draw(entry, rng)
 
 
 def each_family(entry: Entry, rng: random.Random) -> Iterator[Case]:
@@ -481,7 +500,7 @@ def _smaller_chains(chain: tuple[Link, ...]) -> Iterator[tuple[Link, ...]]:
     for at, (name, size) in enumerate(chain):
         if len(chain) > 1:
             yield chain[:at] + chain[at + 1 :]
-        for less in (size // 8, size // 2, size * 3 // 4, size - 1 if size < _BYTES + 2 else 0):
+        for less in (size // 8, size // 2, size * 7 // 8, size - 1 if size < _BYTES + 2 else 0):
             if 0 < less < size:
                 yield (*chain[:at], (name, less), *chain[at + 1 :])
 
