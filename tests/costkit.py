@@ -5,6 +5,7 @@ memory that is taken meanwhile. A busy machine makes none of them larger.
 """
 
 import gc
+import itertools
 import random
 import re
 import signal
@@ -92,10 +93,11 @@ class Search:
             for name, entry in self.entries.items()
             if only in name
         }
-        while drawn and time.monotonic() < end:
-            for cases in drawn.values():
-                if found := await self.finding(next(cases)):
-                    yield found
+        for cases in itertools.cycle(drawn.values()):
+            if time.monotonic() > end:
+                return
+            if found := await self.finding(next(cases)):
+                yield found
 
     async def finding(self, case: Case, tries: int = 40) -> str:
         """Return a line on the smallest case found that costs too much like this; or nothing.
