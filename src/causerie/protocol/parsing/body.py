@@ -88,7 +88,7 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
         cache_key=_cache_key(fields),
         large=large,
         fallbacks=fallbacks,
-        preferences=read_preferences(fields) if rules.router else INDIFFERENT,
+        preferences=read_preferences(fields, rules) if rules.router else INDIFFERENT,
         unlisted=unlisted,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
@@ -128,11 +128,6 @@ def _refuse_known(fields: ObjectReader) -> None:
     modalities = fields.array("modalities", most=8)
     if modalities is not None and modalities != ["text"]:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
-    options = fields.child("stream_options")
-    if options is not None and options.boolean("continuous_usage_stats"):
-        raise unsupported(
-            "stream_options.continuous_usage_stats", "Usage comes once, by `include_usage`."
-        )
 
 
 def _include_usage(fields: ObjectReader) -> bool:
