@@ -315,7 +315,9 @@ async def search(options: argparse.Namespace) -> bool:
     found = 0
     with tempfile.TemporaryDirectory() as name:
         async with entries(Path(name)) as every:
-            looking, before = Search(every), resident()
+            looking = Search(every)
+            await looking.prepare(options.only)
+            before = resident()
             for line in options.replay:
                 report = await looking.report(Case.parse(line))
                 print(report or f"{line}\n    nothing is too much", flush=True)

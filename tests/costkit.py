@@ -82,6 +82,12 @@ class Search:
         self.sent = 0
         self._usual: dict[str, float] = {}  # work for the usual input, by entry
 
+    async def prepare(self, only: str = "") -> None:
+        """Send the usual input of each entry: templates are compiled, caches are filled."""
+        for name in self.entries:
+            if only in name:
+                await self._usual_work(name)
+
     async def findings(self, seed: str, seconds: float, only: str = "") -> AsyncIterator[str]:
         """Yield findings among cases drawn from a seed, in turns of all entries, for a while.
 
