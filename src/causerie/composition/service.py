@@ -489,6 +489,7 @@ def listen(server: ServerSettings) -> Listen:
 
 def _door(way: DoorAddress) -> doors.MountedDoor:
     keys = way.door.keys
+    usual_scope = "project" if keys == "accounts" else "service"
     return doors.MountedDoor(
         name=way.door.name,
         prefix=way.prefix,
@@ -500,4 +501,5 @@ def _door(way: DoorAddress) -> doors.MountedDoor:
         reasoning_object=way.door.reasoning or way.door.kind == "router",
         reject_unknown=way.door.unknown_params == "reject",
         open_catalog=way.door.kind == "router",
+        separate_caches=(way.door.cache_scope or usual_scope) == "project",
     )

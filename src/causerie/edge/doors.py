@@ -45,6 +45,8 @@ class MountedDoor:
     """Reject unknown fields instead of dropping them."""
     open_catalog: bool = False
     """The models can be listed without a key."""
+    separate_caches: bool = False
+    """Projects reuse nothing of each other's prompts."""
 
     @property
     def open(self) -> bool:

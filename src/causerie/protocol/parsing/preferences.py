@@ -9,7 +9,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import get_args
 
-from causerie.errors import InvalidRequest
 from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling
 from causerie.protocol.declaration import declared
 from causerie.protocol.numbers import money
