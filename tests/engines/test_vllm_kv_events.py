@@ -344,3 +344,16 @@ async def test_events_that_cannot_be_read_are_used_no_more(monkeypatch: pytest.M
         await publisher.send(b"\xc1")
         await until(lambda: "cannot be read" in known.failure)
         assert (known.source, run(known, PROMPT)) == (SENT, 0)
+
+
+async def test_a_batch_that_would_take_long_is_not_read() -> None:
+    publisher = Publisher(EngineCache(), kept=0)
+    async with followed(publisher) as known:
+        await publisher.publish(publisher.cache.read(PROMPT))
+        await until(lambda: run(known, PROMPT) == 10)
+        publisher.cache.blocks.clear()
+        count = 1_200_000  # tokens, of a byte each
+        hashes = list(range(count // 16))
+        await publisher.publish([publisher.cache.stored(hashes, None, [1] * count)])
+        await until(lambda: known.failure == "the connection to its KV events has ended")
+        assert run(known, [1] * count) == 0
