@@ -79,7 +79,7 @@ def counted(
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
     cached, reasoning = min(cached, prompt), min(reasoning, completion)
-    return Usage(prompt, completion, cached, reasoning, unsure, impossible)
+    return Usage(prompt, completion, cached, reasoning, unsure, impossible=impossible)
 
 
 def _is_possible(
