@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import MAX_DOCUMENTS, MAX_ID
 from causerie.protocol.parsing.declared import read
-from causerie.protocol.parsing.document import check_work, decode
+from causerie.protocol.parsing.document import (
+    check_work,
+    decode,
+    mark_halves,
+    unpaired_surrogates,
+)
 from causerie.protocol.parsing.fast_path import read_fast_path
 from causerie.protocol.parsing.fields import ObjectReader, shown, unsupported
+from causerie.protocol.parsing.function_names import name_changes, names_for_all, with_names
 from causerie.protocol.parsing.known import KNOWN, sift
-from causerie.protocol.parsing.messages import plain_length, read_messages
+from causerie.protocol.parsing.messages import message_values, plain_length, read_messages
 from causerie.protocol.parsing.output import read_output
+from causerie.protocol.parsing.past import mend, needs_mending
 from causerie.protocol.parsing.preferences import (
     ROUTER_FIELDS,
     read_models,
@@ -48,15 +58,35 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
             return request
     if len(body) <= SMALL:
         check_work(body, rules)
-    return read_fields(ObjectReader(decode(body)), rules, large=len(body) > LARGE)
+    large = len(body) > LARGE
+    try:
+        document, mark = decode(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        document = decode(marked)
+    return read_fields(ObjectReader(document), rules, large=large, mark=mark)
 
 
-def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = False) -> ChatRequest:
-    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
+def read_fields(
+    fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
+) -> ChatRequest:
+    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
+
+    In the past of the conversation, ``mark`` stands for halves of surrogate pairs; it is an error
+    elsewhere.
+    """
     _refuse_known(fields)
-    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
-    messages = read_messages(fields, rules)
+    fields, messages, repairs = _read_conversation(fields, rules, mark)
     tools = read_tools(fields)
+    names = names_for_all(tools, messages)
+    if names:
+        repairs = [*repairs, *name_changes(tools, names)]
+        fields = with_names(fields, names)
+        messages = read_messages(enumerate(message_values(fields, rules)))
+        tools = read_tools(fields)
+    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
     parallel = read(fields, "parallel_tool_calls")
@@ -90,10 +120,34 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,
+        function_names={ours: name for name, ours in names.items()},
+        repairs=repairs,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
     )
+
+
+def _read_conversation(
+    fields: ObjectReader, rules: ParsingRules, mark: str
+) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
+    """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
+    values = message_values(fields, rules)
+    if not mark:
+        with suppress(InvalidRequest):
+            messages = read_messages(enumerate(values))
+            if not needs_mending(messages, values):
+                return fields, messages, ()
+    mended = mend(values, mark)
+    if mark:
+        rest = {**fields.values, "messages": [value for _, value in mended.messages]}
+        if mark.encode() in msgspec.json.encode(rest):
+            raise unpaired_surrogates()
+    messages = read_messages(mended.messages)
+    if mended.changes:
+        entries = [value for _, value in mended.messages]
+        fields = ObjectReader({**fields.values, "messages": entries})
+    return fields, messages, mended.changes
 
 
 def _asks(fields: ObjectReader, name: str) -> bool:
