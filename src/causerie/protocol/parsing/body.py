@@ -77,6 +77,7 @@ def read_fields(
     In the past of the conversation, ``mark`` stands for halves of surrogate pairs; it is an error
     elsewhere.
     """
+    _check_halves({**fields.values, "messages": None}, mark)
     _refuse_known(fields)
     fields, messages, repairs = _read_conversation(fields, rules, mark)
     tools = read_tools(fields)
@@ -128,6 +129,11 @@ def read_fields(
     )
 
 
+def _check_halves(new: object, mark: str) -> None:
+    if mark and mark.encode() in msgspec.json.encode(new):
+        raise unpaired_surrogates()
+
+
 def _read_conversation(
     fields: ObjectReader, rules: ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
@@ -139,10 +145,7 @@ def _read_conversation(
             if not needs_mending(messages, values):
                 return fields, messages, ()
     mended = mend(values, mark)
-    if mark:
-        rest = {**fields.values, "messages": [value for _, value in mended.messages]}
-        if mark.encode() in msgspec.json.encode(rest):
-            raise unpaired_surrogates()
+    _check_halves(mended.messages, mark)
     messages = read_messages(mended.messages)
     if mended.changes:
         entries = [value for _, value in mended.messages]

@@ -127,9 +127,9 @@ def _role(fields: ObjectReader) -> Role:
 def _assistant(fields: ObjectReader, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
-    content = _content(fields, "assistant")
+    content, refusal = _content(fields, "assistant"), fields.string("refusal")
     if content is None:
-        content = fields.string("refusal")  # said instead, as clients send it back
+        content = refusal  # said instead, as clients send it back
     reasoning = _reasoning(fields)
     calls = tuple(_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
@@ -165,7 +165,7 @@ def _call(fields: ObjectReader) -> ToolCall:
         )
     return ToolCall(
         id=fields.required_string("id", most=MAX_NAME),
-        name=function.required_string("name", most=MAX_NAME),
+        name=function.required_string("name"),
         arguments=function.string("arguments") or "",
     )
 
