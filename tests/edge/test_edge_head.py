@@ -152,7 +152,7 @@ async def test_a_known_request_waits_for_the_answer_before() -> None:
     "extra",
     [
         "cookie: session=abc\r\n",
-        "x-api-key: abc\r\n",
+        "x-other-key: abc\r\n",
         "proxy-authorization: Basic abc\r\n",
         "x-auth-token: abc\r\n",
         "x-client-secret: abc\r\n",

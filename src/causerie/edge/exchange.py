@@ -217,12 +217,14 @@ class Exchange(msgspec.Struct, eq=False):
                 self._interim += 1
             if self._interim == len(_INTERIM):
                 self._interim = 0
-        elif self._opening or self.filler:
+        elif (self._opening or self.filler) and not self.blocked:
             self.write(self.filler)
 
     async def hand_over(self, body: bytes) -> None:
         """Give the connection to another process, which answers; ``body`` is all of the body."""
         self.ended = True
+        if self._interim:
+            self.wire.write(_INTERIM[self._interim :])
         await self.wire.hand_over(CarriedRequest.of(self.head, body))
 
     def abandon(self) -> None:

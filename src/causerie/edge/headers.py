@@ -42,7 +42,7 @@ class Headers(dict[str, str]):
     def take_keys(self) -> list[str]:
         """Take out the values of key headers that had come again, without their scheme."""
         again = self.again or []
-        self.again = [(name, value) for name, value in again if name not in KEY_HEADERS] or None
+        self.again = [(name, value) for name, value in again if name not in KEY_HEADERS]
         return [value.rpartition(" ")[2] for name, value in again if name in KEY_HEADERS]
 
     def every(self, name: str) -> list[str]:

@@ -67,8 +67,8 @@ class Origins:
         origin = origin.lower()
         if self.every or origin in self.exact:
             return True
-        scheme = origin.partition("://")[0]
-        return scheme in self.schemes or (self.local and _is_local(origin))
+        scheme, separator, _ = origin.partition("://")
+        return (separator != "" and scheme in self.schemes) or (self.local and _is_local(origin))
 
 
 NO_ORIGINS = Origins()
