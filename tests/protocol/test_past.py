@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from faultkit import Call, Fault, Reply, upstream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages_rules import check as check_messages_api
+from servicekit import service_view
 
 from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import render
@@ -388,3 +390,56 @@ def test_any_history_is_rendered(path: Path, messages: list[Any]) -> None:
     template, form = template_of(path), by_name(path.stem)
     prompt = render(template, form, request, thinking_on=None, effort=None)
     assert render(template, form, request, thinking_on=None, effort=None).text == prompt.text
+
+
+# Through a gateway.
+
+GATEWAY = """
+[[providers]]
+name = "north"
+base_url = "{base_url}"
+
+[[aliases]]
+id = "fast"
+targets = [{{ provider = "north", model = "m" }}]
+"""
+
+
+async def test_a_client_sees_its_own_names_of_functions(tmp_path: Path) -> None:
+    name = "files.read/v2"
+    reply = Reply("", calls=(Call("files_read_v2", "{}", "k1"),))
+    async with (
+        upstream(reply) as up,
+        service_view(tmp_path, GATEWAY.format(base_url=up.base_url)) as there,
+    ):
+        choice = {"type": "function", "function": {"name": name}}
+        fields = {"tools": TOOLS[2:3], "tool_choice": choice, "messages": [USER]}
+        status, headers, body = await there.ask("/gateway/v1", "fast", **fields)
+        assert status == 200
+        told = body["choices"][0]["message"]
+        assert told["tool_calls"][0]["function"]["name"] == name
+        assert headers["x-request-changes"] == "tools[0].function.name->files_read_v2"
+        sent = up.requests[-1].body
+        assert sent["tools"][0]["function"]["name"] == "files_read_v2"
+        assert sent["tool_choice"]["function"]["name"] == "files_read_v2"
+        asked = {"model": "fast", **fields, "stream": True}
+        url = f"{there.root}/gateway/v1/chat/completions"
+        async with there.session.post(url, json=asked) as response:
+            text = await response.text()
+        assert f'"name":"{name}"' in text
+        assert "files_read_v2" not in text
+        fields["messages"] = [USER, told, result("k1")]
+        status, headers, _ = await there.ask("/gateway/v1", "fast", **fields)
+        past = up.requests[-1].body["messages"][1]["tool_calls"][0]
+        assert (status, past["function"]["name"]) == (200, "files_read_v2")
+
+
+async def test_repairs_are_told_also_where_the_provider_fails(tmp_path: Path) -> None:
+    past = [USER, {"role": "assistant", "content": None}, USER]
+    async with (
+        upstream(Fault.SERVER_ERROR) as up,
+        service_view(tmp_path, GATEWAY.format(base_url=up.base_url)) as there,
+    ):
+        status, headers, _ = await there.ask("/gateway/v1", "fast", messages=past)
+        assert status != 200
+        assert headers["x-request-changes"] == "messages[1].content emptied"

@@ -249,16 +249,27 @@ class _MessageMender:
     def _part(self, part: Any) -> Entry | None:
         if isinstance(part, str):
             return {"type": "text", "text": part}
-        if not isinstance(part, dict):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in _TEXTS or (kind == "refusal" and self._role == "assistant"):
+            return _text_part(part, "refusal" if kind == "refusal" else "text")
+        if kind != "image_url":
             return None
         try:
             read_part(ObjectReader(part), self._role)
         except InvalidRequest:
-            if part.get("type") in _TEXTS and _is_text(part.get("text")):
-                others = {name: each for name, each in part.items() if name not in PARTS}
-                return {**others, "type": "text", "text": part["text"]}
             return None
         return part
+
+
+def _text_part(part: Entry, kind: str) -> Entry | None:
+    """Return the part with its text alone, and what is not of any part."""
+    text = part.get(kind)
+    if not isinstance(text, str):
+        return None
+    if part["type"] == kind and all(part.get(name) is None for name in PARTS if name != kind):
+        return part
+    others = {name: each for name, each in part.items() if name not in PARTS}
+    return {**others, "type": kind, kind: text}
 
 
 def _is_text(value: Any) -> bool:
