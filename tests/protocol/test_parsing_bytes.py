@@ -79,6 +79,7 @@ def test_what_is_not_one_json_object_is_refused(body: bytes) -> None:
         (zlib.compress(b"{}" * 9), "zlib"),
         (b"\x28\xb5\x2f\xfd" + b"\x00" * 30, "zstd"),
     ],
+    ids=["small", "large", "zlib", "zstd"],
 )
 def test_a_body_that_looks_compressed_is_named_so(body: bytes, name: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(f"looks compressed ({name})")):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL
@@ -41,7 +42,7 @@ from causerie.protocol.parsing.sampling import (
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
 from causerie.protocol.preferences import INDIFFERENT
-from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.request import ChatRequest, Message, Tool
 from causerie.runtime.offload import LARGE
 
 
@@ -77,16 +78,9 @@ def read_fields(
     In the past of the conversation, ``mark`` stands for halves of surrogate pairs; it is an error
     elsewhere.
     """
-    _check_halves({**fields.values, "messages": None}, mark)
     _refuse_known(fields)
-    fields, messages, repairs = _read_conversation(fields, rules, mark)
-    tools = read_tools(fields)
-    names = names_for_all(tools, messages)
-    if names:
-        repairs = [*repairs, *name_changes(tools, names)]
-        fields = with_names(fields, names)
-        messages = read_messages(enumerate(message_values(fields, rules)))
-        tools = read_tools(fields)
+    repaired = _repaired(fields, rules, mark)
+    fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
@@ -121,23 +115,46 @@ def read_fields(
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,
-        function_names={ours: name for name, ours in names.items()},
-        repairs=repairs,
+        function_names=repaired.function_names,
+        repairs=repaired.changes,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
     )
 
 
-def _check_halves(new: object, mark: str) -> None:
-    if mark and mark.encode() in msgspec.json.encode(new):
-        raise unpaired_surrogates()
+class _Repaired(Struct, frozen=True):
+    """A request whose conversation and names of functions need no repair, and what was changed."""
+
+    fields: ObjectReader
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    function_names: Mapping[str, str] = {}
+    changes: Sequence[str] = ()
+
+
+def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
+    fields, messages, changes = _read_conversation(fields, rules, mark)
+    tools = read_tools(fields)
+    names = names_for_all(tools, messages)
+    if not names:
+        return _Repaired(fields, messages, tools, changes=changes)
+    fields = with_names(fields, names)
+    return _Repaired(
+        fields,
+        read_messages(enumerate(message_values(fields, rules))),
+        read_tools(fields),
+        {ours: name for name, ours in names.items()},
+        (*changes, *name_changes(tools, names)),
+    )
 
 
 def _read_conversation(
     fields: ObjectReader, rules: ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
     """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
+    if mark:
+        _check_halves({**fields.values, "messages": None}, mark)
     values = message_values(fields, rules)
     if not mark:
         with suppress(InvalidRequest):
@@ -145,12 +162,18 @@ def _read_conversation(
             if not needs_mending(messages, values):
                 return fields, messages, ()
     mended = mend(values, mark)
-    _check_halves(mended.messages, mark)
+    if mark:
+        _check_halves(mended.messages, mark)
     messages = read_messages(mended.messages)
     if mended.changes:
         entries = [value for _, value in mended.messages]
         fields = ObjectReader({**fields.values, "messages": entries})
     return fields, messages, mended.changes
+
+
+def _check_halves(new: object, mark: str) -> None:
+    if mark.encode() in msgspec.json.encode(new):
+        raise unpaired_surrogates()
 
 
 def _asks(fields: ObjectReader, name: str) -> bool:
