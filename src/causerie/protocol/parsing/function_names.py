@@ -29,8 +29,9 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Names:
     """Return the name that takes the place of each name that some targets do not take."""
     names = {tool.name for tool in tools}
     for message in messages:
-        names.update(call.name for call in message.tool_calls)
-        if message.role == "tool" and message.name:
+        for call in message.tool_calls:
+            names.add(call.name)
+        if message.name is not None and message.role == "tool":
             names.add(message.name)
     others = sorted(name for name in names if not _TAKEN_BY_ALL.fullmatch(name))
     if not others:

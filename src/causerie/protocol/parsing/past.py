@@ -67,11 +67,12 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
     an object as arguments, and its result behind it in the order of the calls.
     """
     ids: set[str] = set()
+    made = 0
     expected: list[str] = []
-    for message, value in zip(messages, values, strict=True):
+    for index, message in enumerate(messages):
         calls = message.tool_calls
         if not message.content:
-            content = value.get("content")
+            content = values[index].get("content")
             if content != "" and not (calls and content is None):
                 return True
         if expected:
@@ -80,11 +81,13 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
         elif message.role == "tool":
             return True
         if calls:
-            expected = [call.id for call in reversed(calls)]
+            for call in calls:
+                expected.insert(0, call.id)
+                if not is_object(call.arguments):
+                    return True
             ids.update(expected)
-            if not all(is_object(call.arguments) for call in calls):
-                return True
-    return bool(expected) or len(ids) < sum(len(message.tool_calls) for message in messages)
+            made += len(expected)
+    return bool(expected) or len(ids) < made
 
 
 def mend(values: Sequence[Any], mark: str = "") -> Mended:
