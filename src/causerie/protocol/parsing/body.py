@@ -75,8 +75,7 @@ def read_fields(
 ) -> ChatRequest:
     """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
 
-    In the past of the conversation, ``mark`` stands for halves of surrogate pairs; it is an error
-    elsewhere.
+    ``mark`` stands for halves of surrogate pairs, which are an error but in the past.
     """
     _refuse_known(fields)
     repaired = _repaired(fields, rules, mark)

@@ -62,7 +62,7 @@ def _distinct(name: str, plain: str, taken: set[str]) -> str:
 
 def with_names(fields: ObjectReader, names: Names) -> ObjectReader:
     """Return the fields of a request, which were read without an error, with other names."""
-    values = dict(fields.values)
+    values: dict[str, Any] = dict(fields.values)
     values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
     if values.get("tools"):
         values["tools"] = [_renamed(tool, names) for tool in values["tools"]]
@@ -103,7 +103,7 @@ def _renamed_choice(choice: Any, names: Names) -> Any:
 
 
 def _renamed(holder: Any, names: Names) -> Any:
-    function = holder.get("function") if isinstance(holder, dict) else None
+    function: Any = holder.get("function") if isinstance(holder, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str) or name not in names:
         return holder

@@ -252,7 +252,9 @@ class _MessageMender:
     def _part(self, part: Any) -> Entry | None:
         if isinstance(part, str):
             return {"type": "text", "text": part}
-        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            return None
+        kind = part.get("type")
         if kind in _TEXTS or (kind == "refusal" and self._role == "assistant"):
             return _text_part(part, "refusal" if kind == "refusal" else "text")
         if kind != "image_url":
@@ -454,7 +456,7 @@ def _with_results(
 
 def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
     given = block.get("id")
-    return {**block, "id": renamed[given]} if _is_text(given) and given in renamed else block
+    return {**block, "id": renamed[given]} if isinstance(given, str) and given in renamed else block
 
 
 def _with_call(
