@@ -24,6 +24,7 @@ class Mailbox:
     authenticated: list[bool] = field(default_factory=list)
     refuses: list[str] = field(default_factory=list)
     asked: int = 0
+    recipients: list[str] = field(default_factory=list)
 
     async def letter(self) -> EmailMessage:
         """The next letter."""
@@ -95,8 +96,9 @@ class _Talk:
         self.proven = tuple(given) == LOGIN
         await self.say("235 ok" if self.proven else "535 wrong")
 
-    async def on_rcpt(self, _: str) -> None:
+    async def on_rcpt(self, line: str) -> None:
         self.box.asked += 1
+        self.box.recipients.append(line.partition("<")[2].partition(">")[0])
         await self.say(self.box.refuses.pop(0) if self.box.refuses else "250 ok")
 
     async def on_data(self, _: str) -> None:

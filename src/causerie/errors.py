@@ -21,7 +21,8 @@ a stack trace or another server's body.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -40,6 +41,53 @@ def forget_frames(failure: BaseException) -> None:
     one: BaseException | None = failure
     while one is not None:
         one.__traceback__, one = None, one.__context__
+
+
+class ErrorClass(StrEnum):
+    """Cause of a failure at a target, as log lines, metrics, the ledger and alerts name it."""
+
+    REJECTED_KEY = "rejected_key"
+    """401, or in words: the provider does not accept the key of its configuration."""
+    FORBIDDEN = "forbidden"
+    """403: the key may not do this there."""
+    MODEL_NOT_FOUND = "model_not_found"
+    """404: the provider does not know the model (or the path)."""
+    WRONG_ADDRESS = "wrong_address"
+    """A redirect, or 405: no chat completions are answered there."""
+    QUOTA = "quota"
+    """402, or 429 with ``insufficient_quota``: what is paid for is used up."""
+    RATE_LIMITED = "rate_limited"
+    """429: too many requests or tokens for now."""
+    OVERLOADED = "overloaded"
+    """503 or 529, or the target's own queue: no room for now."""
+    SERVER_ERROR = "server_error"
+    """Another 5xx, or an engine that failed."""
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    """No connection, or one that broke before the reply began."""
+    BROKEN_STREAM = "broken_stream"
+    """The reply ended before it was complete."""
+    INVALID_REPLY = "invalid_reply"
+    """The reply cannot be read, or says nothing."""
+    CONTEXT_LENGTH = "context_length"
+    INVALID_REQUEST = "invalid_request"
+    """The request is refused for what it says."""
+
+    @property
+    def is_rejection(self) -> bool:
+        """Return true if only the operator, or the provider's own people, can end it."""
+        return self in _REJECTIONS
+
+
+_REJECTIONS = frozenset(
+    {
+        ErrorClass.REJECTED_KEY,
+        ErrorClass.FORBIDDEN,
+        ErrorClass.MODEL_NOT_FOUND,
+        ErrorClass.WRONG_ADDRESS,
+        ErrorClass.QUOTA,
+    }
+)
 
 
 class ErrorDetails(Struct, frozen=True, kw_only=True):
@@ -62,13 +110,15 @@ class Error(Struct, frozen=True):
 class ServiceError(Exception):
     """A failure with a place in the interface. ``headers`` are added to the response.
 
-    ``changes`` were made to the request for the one who refused it.
+    ``changes`` were made to the request for the one who refused it. ``error_class`` is the cause
+    of a failure at a target.
     """
 
     status = 500
     type = "server_error"
     code = "internal_error"
     retryable = False
+    error_class: ErrorClass | None = None
     changes: Sequence[str] = ()
 
     def __init__(
@@ -88,6 +138,13 @@ class ServiceError(Exception):
         self.status = status or type(self).status
         self.metadata = dict(metadata or {})
         self.headers = dict(headers or {})
+
+    def caused_by(self, error_class: ErrorClass | None) -> Self:
+        """Set the cause at a target; one that stays is nothing to try again for."""
+        self.error_class = error_class
+        if error_class is not None and error_class.is_rejection:
+            self.retryable = False
+        return self
 
     def body(self) -> Error:
         """Return the JSON body of the response."""
@@ -111,6 +168,7 @@ class InvalidRequest(ServiceError):
     status = 400
     type = "invalid_request_error"
     code = "invalid_value"
+    error_class = ErrorClass.INVALID_REQUEST
 
 
 class ContextLengthExceeded(InvalidRequest):
@@ -120,6 +178,7 @@ class ContextLengthExceeded(InvalidRequest):
     """
 
     code = "context_length_exceeded"
+    error_class = ErrorClass.CONTEXT_LENGTH
 
     def __init__(
         self,
@@ -215,6 +274,7 @@ class UpstreamFailed(ServiceError):
     type = "upstream_error"
     code = "bad_gateway"
     retryable = True
+    error_class = ErrorClass.INVALID_REPLY
 
 
 class EngineLost(UpstreamFailed):
@@ -227,6 +287,7 @@ class EngineLost(UpstreamFailed):
     status = 503
     type = "overloaded_error"
     code = "no_endpoint"
+    error_class = ErrorClass.SERVER_ERROR
 
     def __init__(self, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message, headers={"Retry-After": str(retry_after)})
@@ -239,6 +300,7 @@ class Overloaded(ServiceError):
     type = "overloaded_error"
     code = "queue_full"
     retryable = True
+    error_class = ErrorClass.OVERLOADED
 
     def __init__(
         self,
@@ -275,6 +337,7 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
     status: int
     metadata: Mapping[str, Any]
     headers: Mapping[str, str]
+    error_class: ErrorClass | None
 
     @classmethod
     def of(cls, failure: ServiceError) -> Failed:
@@ -288,6 +351,7 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
             failure.status,
             failure.metadata,
             failure.headers,
+            failure.error_class,
         )
 
     def failure(self) -> ServiceError:
@@ -303,7 +367,7 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
             metadata=self.metadata,
             headers=self.headers,
         )
-        return made
+        return made.caused_by(self.error_class)
 
 
 _KINDS: Mapping[str, type[ServiceError]] = {

@@ -252,7 +252,7 @@ class Pipeline:
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()
-        lease.settle(used)
+        lease.settle(used, reached=execution.reached)
         if self.members is None:  # else the books tell what it costs
             record.cost = model.cost(execution.served_by, used)
         tools = execution.request.tools

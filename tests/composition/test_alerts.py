@@ -17,6 +17,7 @@ from accountkit import World
 from hostedkit import Office, office
 from openai import AsyncOpenAI
 from operationskit import market
+from routingkit import Scripted
 from service import Service, free_port, serving
 from smtpserver import Mailbox, smtp
 from webhookreceiver import SECRET, Receiver, webhook_receiver
@@ -28,12 +29,20 @@ from causerie.accounts.watching import Watching
 from causerie.alerts.book import StoredAlert
 from causerie.alerts.error_rates import ErrorRate, ErrorRates
 from causerie.alerts.memory_book import MemoryBook
+from causerie.alerts.message import AlertKind
 from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.alerting import Alerting
-from causerie.composition.service_conditions import engine_conditions, error_conditions
+from causerie.composition.service_conditions import (
+    engine_conditions,
+    error_conditions,
+    provider_conditions,
+)
 from causerie.edge.ownership import owned
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import StoreUnavailable
+from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.router import Router
+from causerie.settings import load
 from causerie.settings.alerts import Alerts
 
 CONFIG = """
@@ -269,3 +278,34 @@ async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path:
 def test_an_engine_that_has_failed_is_a_job() -> None:
     engines = [EngineStatus("a", EngineState.READY), EngineStatus("b", EngineState.FAILED)]
     assert [each.key for each in engine_conditions(engines)] == ["job:engine:b"]
+
+
+@pytest.mark.parametrize("cause", [each for each in ErrorClass if each.is_rejection])
+def test_a_provider_that_rejects_everything_is_told_of_with_the_reason(
+    cause: ErrorClass, tmp_path: Path
+) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(
+        '[server]\nkeys = "off"\n'
+        '[[providers]]\nname = "north"\nbase_url = "http://127.0.0.1:1/v1"\n'
+        '[[aliases]]\nid = "m"\ntargets = [{ provider = "north", model = "m" }]\n'
+        '[[aliases]]\nid = "n"\ntargets = [{ provider = "north", model = "n" }]\n'
+    )
+    settings = load(file=file).settings
+    states = Router({name: Scripted(()) for name in ("north/m", "north/n")}).target_states()
+    refusal = UpstreamFailed("No.", metadata={"upstream_status": 400}).caused_by(cause)
+    for _ in range(THRESHOLD):
+        assert not list(provider_conditions(settings, states))
+        states[0].failed(refusal)
+    [some] = provider_conditions(settings, states)
+    assert "for 1 of 2 targets" in some.summary
+    for _ in range(THRESHOLD):
+        states[1].failed(refusal)
+    states[1].breaker.back()  # a check has found it there
+    [condition] = provider_conditions(settings, states)
+    assert (condition.key, condition.kind) == ("rejects:north", AlertKind.PROVIDER)
+    assert condition.summary.startswith("Provider north rejects all requests, so others")
+    assert condition.details["reason"] == cause.value
+    for state in states:
+        state.breaker.answers()
+    assert not list(provider_conditions(settings, states))

@@ -178,5 +178,5 @@ async def test_who_is_alone_and_dead_is_named_with_the_next_step() -> None:
         assert "`causerie probe`" in message
         assert "127.0.0.1" not in message
     [told] = [line for line in logged if line["event"] == "target down"]
-    assert (told["target"], told["code"]) == ("e0", "bad_gateway")
+    assert (told["target"], told["code"]) == ("e0", "connection")
     assert f"127.0.0.1:{port}" in told["cause"]

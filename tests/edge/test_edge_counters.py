@@ -90,7 +90,7 @@ class Target:
 
 
 def test_targets_and_continued_replies() -> None:
-    north = Target("north/m", "down", 2, 7, {"upstream_timeout": 3}, {"fine": 5})
+    north = Target("north/m", "down", 2, 7, {"timeout": 3}, {"fine": 5})
     counters = MetricsCounters(lambda: [], targets=lambda: [north, Target("south/m")])
     counters.write(Ended(continued=2))
     counters.write(Ended())
@@ -98,7 +98,7 @@ def test_targets_and_continued_replies() -> None:
     assert found["causerie_continued_total", "open", "m"] == 2
     assert found["causerie_target_answers_total", "north/m"] == 7
     assert found["causerie_target_answers_total", "south/m"] == 0
-    assert found["causerie_target_failures_total", "upstream_timeout", "north/m"] == 3
+    assert found["causerie_target_failures_total", "timeout", "north/m"] == 3
     assert found["causerie_tool_calls_total", "fine", "north/m"] == 5
     assert found["causerie_target_in_flight", "north/m"] == 2
     assert found["causerie_target_state", "down", "north/m"] == 1

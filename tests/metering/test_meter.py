@@ -31,13 +31,14 @@ from causerie.protocol.events import FinishReason, Usage
 def test_a_failure_is_kept_in_its_own_words(failure: ServiceError) -> None:
     record = Record("req-1", "door", "ck_a")
     record.failed(failure)
-    assert (record.reason, record.code) == (failure.message, failure.code)
+    words = f"{cause}: {failure.message}" if (cause := failure.error_class) else failure.message
+    assert (record.reason, record.code) == (words, failure.code)
 
 
 def test_words_that_may_quote_the_request_are_not_kept() -> None:
     record = Record("req-1", "door", "ck_a")
     record.failed(InvalidRequest("`my secret` is not a role.", param="messages[0].role"))
-    assert (record.reason, record.param) == ("", "messages[0].role")
+    assert (record.reason, record.param) == ("invalid_request", "messages[0].role")
 
 
 @dataclass

@@ -618,3 +618,78 @@ def test_no_schema_makes_a_provider_fetch_another(
         with pytest.raises(InvalidRequest) as refused:
             outgoing(parse(raw, ParsingRules()), DIALECTS[dialect], "theirs")
         assert (refused.value.code, refused.value.param) == ("unsupported_schema", param)
+
+
+NESTED: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "S"}]},
+        {"role": "user", "content": [
+            {"type": "text", "text": "Look."},
+            {"type": "image_url", "image_url": {"url": "https://host.example/a.png"}},
+        ]},
+        {"role": "assistant", "content": "", "reasoning_content": "r", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "1"}]},
+    ],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "tools": [{"type": "function", "function": {"name": "look", "parameters": {}}}],
+    "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "auto", "tools": [{"type": "function", "function": {"name": "look"}}],
+    }},
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
+    "reasoning": {"effort": "low"},
+    "usage": {"include": True},
+    "provider": {"sort": {"by": "price"}, "max_price": {"prompt": 1}},
+}  # fmt: skip
+OPEN_OBJECTS = ("parameters", "schema", "json", "chat_template_kwargs", "metadata", "logit_bias")
+
+
+def objects_in(value: Any, path: str = "") -> Iterator[str]:
+    """Every object of the interface in a body, by its path; not those that a client defines."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from objects_in(each, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        yield path
+        for name, each in value.items():
+            if name not in OPEN_OBJECTS:
+                yield from objects_in(each, f"{path}.{name}" if path else name)
+
+
+def at(body: Any, path: str) -> dict[str, Any]:
+    for step in re.findall(r"[^.\[\]]+", path):
+        body = body[int(step) if step.isdigit() else step]
+    found: dict[str, Any] = body
+    return found
+
+
+STRUCTURED: dict[str, Any] = {
+    "model": "m",
+    "messages": HELLO,
+    "structured_outputs": {"regex": "a+"},
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [(body, path) for body in (NESTED, STRUCTURED) for path in objects_in(body)],
+)
+def test_unknown_fields_of_every_object_follow_one_rule(body: dict[str, Any], path: str) -> None:
+    """Dropped and named, or refused by name where that is asked for."""
+    sent = deepcopy(body)
+    at(sent, path)["zz_new"] = {"a": [1]}
+    place = f"{path}.zz_new" if path else "zz_new"
+    rules = ParsingRules(router=True, reasoning_object=True)
+    request = parse(json.dumps(sent).encode(), rules)
+    dropped = request.unlisted.changes if request.unlisted is not None else ()
+    named = [*dropped, *request.preferences.dropped]
+    assert [re.sub(r"\[\d+\]", "", each) for each in named] == [
+        re.sub(r"\[\d+\]", "", f"{place} dropped")
+    ]
+    strict = structs.replace(rules, reject_unknown=True)
+    with pytest.raises(InvalidRequest) as refused:
+        outgoing(parse(json.dumps(sent).encode(), strict), DIALECTS["generic"], "m", None)
+    assert (refused.value.code, refused.value.param) == ("unsupported_parameter", place)

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from faultkit import Broken, Call, Fault, Received, Reply, upstream
 from gatewaykit import Answer, gateway, settled
 
+from causerie.errors import ErrorClass
+from causerie.logging.buffer import LogBuffer
+from causerie.metering.request_log import RequestLog
 from causerie.providers.provider import Deadlines
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference/faults.md"
@@ -133,7 +139,7 @@ async def test_a_reply_without_end_is_ended_by_another_provider() -> None:
     assert answers[1].text == ending
     for answer, record in zip(answers, there.records, strict=True):
         assert (answer.status, answer.finish, answer.error) == (200, ["stop"], None)
-        assert list(record.tried) == ["e0: upstream_timeout", "e1: answered"]
+        assert list(record.tried) == ["e0: timeout", "e1: answered"]
 
 
 def table() -> str:
@@ -188,7 +194,7 @@ async def test_wherever_a_stream_breaks_the_rest_comes_from_elsewhere(after: int
     [record] = there.records
     assert (record.status, record.continued, record.attempts) == (200, 1, 2)
     assert record.served_by == "e1"
-    assert list(record.tried) == ["e0: bad_gateway", "e1: answered"]
+    assert list(record.tried) == ["e0: broken_stream", "e1: answered"]
     assert answer.usage is not None
     assert answer.usage["completion_tokens"] == record.used.completion
 
@@ -238,7 +244,7 @@ async def test_a_plain_reply_that_nobody_can_go_on_with_is_begun_anew() -> None:
     assert good.mistakes == []
     [record] = there.records
     assert (record.status, record.continued, record.served_by) == (200, 0, "e1")
-    assert list(record.tried) == ["e0: bad_gateway", "e1: answered"]
+    assert list(record.tried) == ["e0: broken_stream", "e1: answered"]
     assert answer.usage is not None
     assert answer.usage["completion_tokens"] == record.used.completion == len(reply.deltas())
 
@@ -361,3 +367,51 @@ def kept() -> Counter[str]:
     kinds = [type(one) for one in gc.get_objects()]
     ours = [kind for kind in kinds if str(kind.__module__).startswith("causerie.")]
     return Counter(kind.__qualname__ for kind in ours)
+
+
+# What a request that failed says of why.
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Broken(Fault.SERVER_ERROR, status=401), ErrorClass.REJECTED_KEY),
+        (Broken(Fault.SERVER_ERROR, status=403), ErrorClass.FORBIDDEN),
+        (Broken(Fault.SERVER_ERROR, status=404), ErrorClass.MODEL_NOT_FOUND),
+        (Broken(Fault.SERVER_ERROR, status=500), ErrorClass.SERVER_ERROR),
+        (Broken(Fault.SERVER_ERROR, status=529), ErrorClass.OVERLOADED),
+        (Fault.TOO_MANY, ErrorClass.RATE_LIMITED),
+        (Fault.REDIRECT, ErrorClass.WRONG_ADDRESS),
+        (Fault.HANG, ErrorClass.TIMEOUT),
+        (Fault.CLOSE, ErrorClass.CONNECTION),
+        (Fault.NOT_HTTP, ErrorClass.INVALID_REPLY),
+        (Broken(Fault.RESET_MID_STREAM, after=2), ErrorClass.BROKEN_STREAM),
+    ],
+)
+async def test_each_cause_is_told_apart_wherever_a_failure_is_recorded(
+    fault: Fault | Broken, cause: ErrorClass
+) -> None:
+    """The one target fails: its record, its log line, its counts, and what the client is told."""
+    async with upstream(fault) as bad, gateway(bad.base_url) as there:
+        answer = await there.stream()
+        await settled(lambda: there.records != [])
+    [record] = there.records
+    assert record.error_class == cause
+    assert record.reason.startswith(f"{cause}: ")
+    assert set(record.tried) == {f"e0: {cause}"}
+    log = RequestLog(LogBuffer())
+    line = json.loads(msgspec.json.encode(log.line(record, datetime.now(UTC))))
+    assert (line["error_class"], line["reason"]) == (cause.value, record.reason)
+    assert cause.value in log.text(record, "", colours=False)
+    assert there.router.status()[0].failed == {cause.value: record.attempts}
+    assert answer.error is not None
+    retryable = answer.error["metadata"].get("retryable", False)
+    assert retryable is not cause.is_rejection
+
+
+async def test_a_log_line_of_a_whole_reply_has_no_reason() -> None:
+    async with upstream(Reply()) as good, gateway(good.base_url) as there:
+        await there.plain()
+        await settled(lambda: there.records != [])
+    line = RequestLog(LogBuffer()).line(there.records[0], datetime.now(UTC))
+    assert {"error_class", "reason"}.isdisjoint(json.loads(msgspec.json.encode(line)))

@@ -52,7 +52,7 @@ async def test_the_first_that_can_answers() -> None:
         said = await streamed(execution)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (execution.served_by, len(execution.tried), execution.continued) == ("t1", 2, 0)
-    assert [attempt.failure for attempt in execution.tried] == ["bad_gateway", ""]
+    assert [attempt.failure for attempt in execution.tried] == ["invalid_reply", ""]
     assert third.asked == []
     assert (first.open, second.open) == (0, 0)
 

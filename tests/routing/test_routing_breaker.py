@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from routingkit import (
     ASK,
     BROKEN,
@@ -15,13 +16,23 @@ from routingkit import (
     REPLY,
     Clock,
     Scripted,
+    begun,
     in_turn,
     middle,
     router,
+    streamed,
     told,
 )
 
-from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import (
+    ContextLengthExceeded,
+    ErrorClass,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+)
+from causerie.protocol.candidate import TokenBounds
 from causerie.protocol.events import (
     TextDelta,
     Usage,
@@ -254,3 +265,96 @@ async def test_a_client_that_leaves_during_the_trial_leaves_it_to_the_next() -> 
         assert way.status()[0].state == "trying"
         asking.cancel()
     assert way.status()[0].state == "half_open"
+
+
+def rejects(cause: ErrorClass) -> UpstreamFailed:
+    return UpstreamFailed("No.", metadata={"upstream_status": 400}).caused_by(cause)
+
+
+@pytest.mark.parametrize("cause", ErrorClass)
+async def test_what_a_target_rejects_of_everybody_puts_it_behind_others(cause: ErrorClass) -> None:
+    bad = Scripted([rejects(cause)])
+    way = router(bad, Scripted(REPLY))
+    for _ in range(THRESHOLD):
+        assert (await told(way, 2))[-1] == Usage(PROMPT, 7)
+    [status, _] = way.status()
+    assert (status.state == "rejecting") is cause.is_rejection
+    assert status.failed == {cause.value: THRESHOLD}
+    if cause.is_rejection:
+        assert status.reason == cause.value
+        await told(way, 2)
+        assert len(bad.asked) == THRESHOLD
+
+
+async def test_one_request_a_minute_tries_a_rejecting_target() -> None:
+    clock = Clock()
+    bad = Scripted([rejects(ErrorClass.QUOTA)])
+    way = router(bad, Scripted(REPLY), clock=clock)
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+    [state, _] = way.target_states()
+    for round in range(3):
+        assert (state.state(), state.breaker.rejecting) == ("rejecting", True)
+        clock.now += LONGEST_WAIT_SECONDS
+        assert (state.state(), state.breaker.rejecting) == ("half_open", True)
+        await told(way, 2)
+        assert len(bad.asked) == THRESHOLD + round + 1
+    clock.now += LONGEST_WAIT_SECONDS
+    bad.script = REPLY
+    await told(way, 2)
+    assert (state.state(), state.breaker.rejecting, state.breaker.well) == ("up", False, True)
+
+
+async def test_a_check_that_succeeds_does_not_end_a_rejection() -> None:
+    way = router(Scripted([rejects(ErrorClass.REJECTED_KEY)]), Scripted(REPLY))
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+    [state, _] = way.target_states()
+    state.breaker.back()
+    state.failed(InvalidRequest("No.", metadata={"upstream_status": 400}))
+    assert state.breaker.rejecting
+
+
+async def test_rejections_that_are_not_in_a_row_are_none() -> None:
+    bad = Scripted(())
+    way = router(bad, Scripted(REPLY))
+    for _ in range(THRESHOLD):
+        for script in ([rejects(ErrorClass.FORBIDDEN)], [rejects(ErrorClass.QUOTA)], REPLY):
+            bad.script = script
+            await told(way, 2)
+    [state, _] = way.target_states()
+    assert not state.breaker.rejecting
+
+
+async def test_a_lone_rejecting_target_is_asked_and_its_refusal_is_final() -> None:
+    way = router(bad := Scripted([rejects(ErrorClass.REJECTED_KEY)]))
+    for _ in range(2 * THRESHOLD):
+        with pytest.raises(UpstreamFailed) as refused:
+            await told(way, 1)
+        assert (refused.value.status, refused.value.retryable) == (502, False)
+        assert "Try again" not in refused.value.message
+        assert "t0: No." in refused.value.message
+    assert len(bad.asked) == 2 * THRESHOLD
+
+
+async def test_a_failure_that_passes_is_told_before_one_that_stays() -> None:
+    broken, rejecting = Scripted([BROKEN]), Scripted([rejects(ErrorClass.QUOTA)])
+    for targets in ((broken, rejecting), (rejecting, broken)):
+        with pytest.raises(UpstreamFailed) as refused:
+            await told(router(*targets), 2)
+        assert refused.value.retryable
+        assert refused.value.error_class is not ErrorClass.QUOTA
+
+
+@pytest.mark.parametrize(("length", "asked"), [(8192, 0), (8193, 1), (None, 1)])
+async def test_a_prompt_that_is_too_long_goes_to_longer_contexts_only(
+    length: int | None, asked: int
+) -> None:
+    short = ContextLengthExceeded(prompt_tokens=9000, max_tokens=None, context_length=8192)
+    other, longest = Scripted([short]), Scripted(REPLY)
+    way = router(Scripted([short]), other, longest)
+    candidates = in_turn(3)
+    candidates[1] = structs.replace(candidates[1], bounds=TokenBounds(length))
+    async with begun(way.generate(candidates, ASK)) as execution:
+        await streamed(execution)
+    assert (execution.served_by, len(other.asked)) == ("t2", asked)

@@ -151,9 +151,9 @@ async def test_who_is_back_soon_is_waited_for() -> None:
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert pauses == [5, 5]
     assert [attempt.failure for attempt in execution.tried] == [
-        "bad_gateway",
-        "engine_loading",
-        "engine_loading",
+        "broken_stream",
+        "overloaded",
+        "overloaded",
         "",
     ]
     assert (execution.continued, execution.served_by) == (1, "t0")

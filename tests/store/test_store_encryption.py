@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from sqlalchemy import select
 
 from causerie.accounts import totp
 from causerie.accounts.encryption import Cipher, WrongKey, new_key
-from causerie.accounts.people import User
+from causerie.accounts.entries import Entries
+from causerie.accounts.entry import EntryDraft
+from causerie.accounts.people import SYSTEM, User
 from causerie.accounts.sessions import SessionClient
 from causerie.composition.account_backend import opened, sealed
+from causerie.composition.entries import refuse_unreadable
 from causerie.composition.startup import CannotStart
 from causerie.errors import StoreUnavailable
 from causerie.settings import SettingsError, StoreSettings, load
@@ -177,6 +181,53 @@ async def test_a_service_does_not_start_without_the_key_of_what_is_there(
     store = StoreSettings(folder=str(tmp_path))
     with pytest.raises(CannotStart, match=r"two-factor authentication of usr_.*secret_keys"):
         await sealed(world.database, store, [ONE])
+
+
+async def provider_entry(world: World, key: str) -> None:
+    entries = Entries(SqlStore(world.database, Cipher([key])), lambda: datetime.now(UTC))
+    draft = EntryDraft("provider", "north", {"base_url": "http://127.0.0.1:1/v1"}, credential="sk")
+    await entries.add(SYSTEM, entries.drafted(SYSTEM, draft))
+
+
+async def test_a_service_does_not_start_with_a_key_that_opens_no_entry(
+    world: World, tmp_path: Path
+) -> None:
+    """Whatever replica it is, its providers would be missing, and it would answer 404."""
+    await provider_entry(world, ONE)
+    store = StoreSettings(folder=str(tmp_path))
+    with pytest.raises(CannotStart, match=r"provider north; give the right one .*secret_keys"):
+        await sealed(world.database, store, [TWO])
+    await sealed(world.database, store, [TWO, ONE])
+    await sealed(world.database, store, [TWO])  # which everything is encrypted with by now
+    with pytest.raises(CannotStart, match="provider north"):
+        await sealed(world.database, store, [ONE])
+    await sealed(world.database, store, [ONE], complete=False)  # to give it anew
+
+
+async def test_a_database_without_its_key_file_gets_no_new_one(
+    world: World, tmp_path: Path
+) -> None:
+    store = StoreSettings(folder=str(tmp_path))
+    await sealed(world.database, store, ())
+    file = tmp_path / "secret.key"
+    await provider_entry(world, file.read_text().strip())
+    kept = file.rename(tmp_path / "kept")
+    with pytest.raises(CannotStart, match=r"secret\.key is missing.*restore the file"):
+        await sealed(world.database, store, ())
+    assert not file.exists()
+    kept.rename(file)
+    await sealed(world.database, store, ())
+
+
+async def test_a_running_service_keeps_its_entries_if_it_cannot_open_new_ones(world: World) -> None:
+    await provider_entry(world, ONE)
+    for keys, opens in (([ONE], True), ([TWO], False)):
+        stored = await Entries(SqlStore(world.database, Cipher(keys)), datetime.now).every()
+        if opens:
+            refuse_unreadable(stored)
+        else:
+            with pytest.raises(SettingsError, match='the entry of provider "north"'):
+                refuse_unreadable(stored)
 
 
 def test_keys_in_the_settings(tmp_path: Path) -> None:

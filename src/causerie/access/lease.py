@@ -23,10 +23,12 @@ _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a mi
 class Lease(Struct, kw_only=True):
     """Failures that leave its block say how limits stand, too.
 
-    ``spared`` says of a failure whether the request will count elsewhere instead.
+    A refusal before the request has ``reached`` a target gives back all that was taken, requests
+    too. ``spared`` says of a later failure whether the request will count elsewhere instead.
     """
 
     used: Usage = _NOTHING
+    reached: bool = False
     spared: Callable[[ServiceError], bool] | None = None
 
     def __enter__(self) -> Self:
@@ -37,7 +39,7 @@ class Lease(Struct, kw_only=True):
             self.release(self.used.prompt, self.used.completion)
             return
         failure = error if isinstance(error, ServiceError) else None
-        if failure is not None and self.spared is not None and self.spared(failure):
+        if failure is not None and (not self.reached or self._is_spared(failure)):
             self.undo()
         else:
             self.release(self.used.prompt, self.used.completion)
@@ -46,9 +48,12 @@ class Lease(Struct, kw_only=True):
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
 
-    def settle(self, used: Usage) -> None:
-        """This is what was used until now; nothing where it is never said."""
-        self.used = used
+    def _is_spared(self, failure: ServiceError) -> bool:
+        return self.spared is not None and self.spared(failure)
+
+    def settle(self, used: Usage, *, reached: bool = True) -> None:
+        """Record what was used until now, and whether a target has had the request."""
+        self.used, self.reached = used, reached
 
     def release(self, input: int, output: int) -> None:
         """Give the places back and count these tokens instead of the foreseen ones.

@@ -125,9 +125,10 @@ class LimitsAndBudgets:
                 raise InvalidRequest(
                     f"A budget is from 0 to {_MOST:,}.", param=f"budgets[{index}].amount"
                 )
-            if int(amount.as_tuple().exponent) < -_DECIMALS:
+            if not -_DECIMALS <= int(amount.as_tuple().exponent) <= _DECIMALS:
                 raise InvalidRequest(
-                    f"An amount has at most {_DECIMALS} decimals.", param=f"budgets[{index}].amount"
+                    f"An amount has at most {_DECIMALS} decimals, and no exponent.",
+                    param=f"budgets[{index}].amount",
                 )
             if budget.unit is Unit.TOKENS and amount != int(amount):
                 raise InvalidRequest(

@@ -20,6 +20,10 @@ _TOKEN_LENGTH = 43  # 62 ** 43 > 2 ** 256
 _LONGEST_NAME = 100
 _JOINERS = dict.fromkeys((0x200C, 0x200D))  # unseen, but letters of many scripts need them
 _LONGEST_EMAIL = 254  # RFC 5321, section 4.5.3.1.3
+_LONGEST_LOCAL_PART = 64
+_LONGEST_LABEL = 63
+_ATOM_SIGNS = frozenset("!#$%&'*+-/=?^_`{|}~")
+_MARKS = frozenset({"Mn", "Mc"})  # of letters in many scripts
 
 
 def new_id(kind: str) -> str:
@@ -52,15 +56,40 @@ def tidy_name(given: str) -> str:
 
 
 def tidy_email(given: str) -> str:
-    """An address as it is kept and compared: in lower case. Raises :class:`InvalidRequest`.
+    """Return an address in the form in which it is kept and compared, which is in lower case.
 
-    Only its shape is looked at; whether it exists, a message to it shows.
+    It is one address of the plain form (RFC 5322, dot-atom): no quotes, comments, groups, lists or
+    address literals. Letters of all scripts may be in it, but none that others normalize to
+    something else. Raises :class:`InvalidRequest`.
     """
     email = unicodedata.normalize("NFC", given).strip().lower()
-    name, at, host = email.rpartition("@")
-    whole = name and at and "." in host.strip(".") and email.isprintable()
-    if not whole or len(email) > _LONGEST_EMAIL or any(each.isspace() for each in email):
+    name, _, host = email.partition("@")
+    labels = host.split(".")
+    plain = (
+        len(email) <= _LONGEST_EMAIL
+        and unicodedata.normalize("NFKC", email) == email
+        and len(name) <= _LONGEST_LOCAL_PART
+        and all(map(_is_atom, name.split(".")))
+        and len(labels) > 1
+        and all(map(_is_label, labels))
+        and not labels[-1].isdecimal()
+    )
+    if not plain:
         raise InvalidRequest(
             "This is no e-mail address; one looks like name@example.org.", param="email"
         )
     return email
+
+
+def _is_atom(text: str) -> bool:
+    return bool(text) and all(each in _ATOM_SIGNS or _is_letter(each) for each in text)
+
+
+def _is_label(text: str) -> bool:
+    hyphens = text[:1] == "-" or text[-1:] == "-"
+    letters = all(each == "-" or _is_letter(each) for each in text)
+    return 1 <= len(text) <= _LONGEST_LABEL and letters and not hyphens
+
+
+def _is_letter(sign: str) -> bool:
+    return sign.isalnum() or unicodedata.category(sign) in _MARKS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import msgspec
 from causerie.alerts.channel import Outcome
 from causerie.alerts.message import AlertMessage
 from causerie.alerts.signature import signature
+from causerie.runtime.public_addresses import Network
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -33,13 +35,17 @@ class Webhook:
     key: bytes = field(repr=False)
     ca_file: str | None = None
     seconds: float = 15.0
+    networks: Sequence[Network] | None = None
+    """Networks that may be reached apart from public addresses; ``None``: any address."""
 
     async def send(self, message: AlertMessage, now: datetime) -> Outcome:
         parts = urlsplit(self.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
             tls = await asyncio.to_thread(self._tls) if parts.scheme == "https" else None
-            reach = Reach(tls=tls, connect_seconds=self.seconds, idle_seconds=0)
+            reach = Reach(
+                tls=tls, connect_seconds=self.seconds, idle_seconds=0, networks=self.networks
+            )
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except (OSError, ValueError) as failure:
             return Outcome(delivered=False, words=f"The channel cannot be used: {failure}.")

@@ -6,15 +6,16 @@ model is run or routed.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 from causerie.catalog.listing import TWISTS, Listing
 from causerie.catalog.model import ServedModel
 from causerie.catalog.wildcard import WildcardModel
 from causerie.errors import NotFound
+from causerie.protocol.nearest import AROUND, NameIndex, nearest
 
 Entry = ServedModel | Listing
+_MOST_DISTANCE = 0.4
 
 
 class Catalog:
@@ -25,6 +26,7 @@ class Catalog:
         self._by_name = {name: entry for entry in self._entries for name in entry.names}
         wildcards = [entry for entry in self._entries if isinstance(entry, WildcardModel)]
         self._wildcards = sorted(wildcards, key=lambda one: len(one.prefix), reverse=True)
+        self._index = NameIndex(entry.id for entry in self._entries)
 
     def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
         """The model of that id or alias, if it is among ``visible`` (``None``: all).
@@ -36,9 +38,8 @@ class Catalog:
         entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
-        known = [entry.id for entry in self.visible(visible) if not is_over(entry)]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {close[0]}?" if close else " GET /models lists those that there are."
+        close = self._nearest(visible, name)
+        hint = f" Did you mean {close}?" if close else " GET /models lists those that there are."
         raise NotFound(
             f"There is no model {name[:200]} here.{hint}", code="model_not_found", param="model"
         )
@@ -74,6 +75,18 @@ class Catalog:
                 names = (entry.id,) if allowed is None or allowed & {*entry.names} else ()
             if names:
                 yield entry, names
+
+    def _nearest(self, visible: frozenset[str] | None, name: str) -> str | None:
+        few = visible if visible is not None and len(visible) <= 4 * AROUND else None
+        candidates = self._index.around(name) if few is None else few
+        known = (
+            each
+            for each in candidates
+            if (visible is None or each in visible)
+            and (entry := self._by_name.get(each)) is not None
+            and not is_over(entry)
+        )
+        return nearest(name, known, _MOST_DISTANCE)
 
     def _names_of(
         self,

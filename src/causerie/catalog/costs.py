@@ -12,6 +12,7 @@ from causerie.catalog.fields import Fields, fields, first
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
+from causerie.protocol.numbers import whole_number
 
 _MOST = 1_000_000_000
 USUAL: Mapping[str, int] = MappingProxyType(
@@ -96,13 +97,14 @@ def _whole(query: Fields, name: str) -> int:
     text = first(query, name).replace(",", "")
     if not text:
         return USUAL[name] if name not in query else 0
-    if not (text.isascii() and text.isdigit() and int(text[:12]) <= _MOST and len(text) <= 12):
+    number = whole_number(text, _MOST)
+    if number is None:
         title = _TITLES[name]
         raise InvalidRequest(
             f"{text[:20]} is not a number of {title}; write a whole one up to {_MOST:,}.",
             param=name,
         )
-    return int(text)
+    return number
 
 
 USUAL_LOAD = CostAssumptions.parse(())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from urllib.parse import parse_qsl, urlencode
 
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import money, whole_number
 from causerie.runtime.offload import Turns
 
 MOST_ENTRIES = 1000
@@ -138,9 +139,10 @@ def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | 
     text = given.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+    number = whole_number(text, most)
+    if number is None or number < least:
         raise _wrong(name, f"must be a whole number from {least} to {most}.")
-    return int(text)
+    return number
 
 
 def _money(given: Mapping[str, str], name: str) -> Decimal | None:
@@ -148,12 +150,10 @@ def _money(given: Mapping[str, str], name: str) -> Decimal | None:
     if text is None:
         return None
     try:
-        money = Decimal(text)
-    except InvalidOperation:
-        money = Decimal(-1)
-    if not money.is_finite() or money < 0:
-        raise _wrong(name, "must be an amount of money per 1M tokens.")
-    return money
+        return money(text)
+    except ValueError as failure:
+        advice = f"must be an amount of money per 1M tokens: {failure}."
+        raise _wrong(name, advice) from failure
 
 
 def _wrong(name: str, advice: str) -> InvalidRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -17,12 +17,14 @@ from urllib.parse import urlencode
 from causerie.catalog.fields import Fields, fields, first
 from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import money, whole_number
 from causerie.runtime.offload import Turns
 
 ROWS = (25, 50, 100)
 """Of a page of a list: what may be asked for, and first what there is unless it is."""
 _FAR = float("inf")
 _LONGEST = 200
+_MOST = 10**10 - 1
 _TEXT = frozenset({"text"})
 
 
@@ -209,9 +211,10 @@ def _whole(query: Fields, name: str, usual: int) -> int:
     text = first(query, name)
     if not text:
         return usual
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+    number = whole_number(text, _MOST)
+    if number is None:
         raise InvalidRequest(f"{text[:20]} is not a whole number of {name}.", param=name)
-    return int(text)
+    return number
 
 
 def _money(query: Fields, name: str) -> Decimal | None:
@@ -219,11 +222,8 @@ def _money(query: Fields, name: str) -> Decimal | None:
     if not text:
         return None
     try:
-        amount = Decimal(text) if len(text) <= 20 else Decimal(-1)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0 or amount > 10**9:
+        return money(text)
+    except ValueError as failure:
         raise InvalidRequest(
-            f"{text[:20]} is not an amount of money; write it like 1.50.", param=name
-        )
-    return amount
+            f"{text[:20]} is not an amount of money: {failure}.", param=name
+        ) from failure

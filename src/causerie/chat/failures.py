@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from causerie.engines.base import EngineFailed, LoadFailed, NotAdmitted, PromptT
 from causerie.errors import (
     ContextLengthExceeded,
     EngineLost,
+    ErrorClass,
     InvalidRequest,
     Overloaded,
     ServiceError,
@@ -54,8 +56,8 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
         return UpstreamFailed(
             "The engine does not take this request; the service's log says why.",
             metadata={"upstream_status": 400, "retryable": False},
-        )
-    wait = max(1, round(failure.retry_after))
+        ).caused_by(ErrorClass.INVALID_REQUEST)
+    wait = max(1, math.ceil(failure.retry_after))
     if failure.loading:
         return Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
@@ -65,7 +67,7 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
             "The model could not be loaded; the service's log and `/health` say why.",
             code="no_endpoint",
             retry_after=wait,
-        )
+        ).caused_by(ErrorClass.SERVER_ERROR)
     if started:
         return EngineLost(
             "The engine ended before the answer was complete; it is being restarted.",
@@ -75,4 +77,4 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
         "The model's engine is not running; it is being restarted.",
         code="no_endpoint",
         retry_after=wait,
-    )
+    ).caused_by(ErrorClass.SERVER_ERROR)

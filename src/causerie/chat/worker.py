@@ -8,31 +8,11 @@ length, and answers on its standard output in the same way. The other end is
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from contextlib import suppress
 
 from causerie.chat.worker_process import FRAME, ended_for_work
-
-# A worker has no use for the service's keys and passwords, nor has whoever breaks into it.
-_ENVIRONMENT = (
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_TIME",
-    "LD_LIBRARY_PATH",
-    "PATH",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "SYSTEMROOT",
-    "TZ",
-    "VIRTUAL_ENV",
-)
-
-
-def _environment() -> dict[str, str]:
-    ours = os.environ  # noqa: TID251 - handed on, not read
-    return {name: ours[name] for name in _ENVIRONMENT if name in ours}
+from causerie.runtime.child_environment import base_environment
 
 
 class Died(Exception):
@@ -68,7 +48,7 @@ class WorkerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env=_environment(),
+            env=base_environment(),
         )
         return True
 

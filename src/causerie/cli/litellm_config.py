@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 
 from causerie.cli.litellm_notes import note_settings
 from causerie.cli.litellm_providers import NotCarried, Upstream, upstream, variable_of
+from causerie.protocol.numbers import money
 from causerie.settings.values import ModelPattern
 
 _MILLION = 1_000_000
@@ -196,10 +196,10 @@ def _provider(result: Imported, found: Upstream) -> str:
 def _price(result: Imported, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, ours in _COSTS.items():
         try:
-            amount = Decimal(str(costs[name])) * _MILLION
+            amount = money(str(costs[name]), signed=True) * _MILLION
             rounded = round(amount, 9).normalize()
             fits = 0 <= rounded <= 2 * _MILLION
-        except (KeyError, InvalidOperation):
+        except (KeyError, ValueError):
             continue
         if fits:
             yield ours, f"{rounded:f}"

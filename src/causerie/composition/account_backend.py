@@ -38,13 +38,15 @@ from causerie.settings import StoreSettings
 from causerie.store.accounts import SqlStore
 from causerie.store.alerts import SqlAlertBook
 from causerie.store.database import Database, obstacle_of
-from causerie.store.encryption import seal_secrets
+from causerie.store.encryption import holds_secrets, seal_secrets, unopened_entries
 from causerie.store.key_file import key_of_file
 from causerie.store.probe_results import SqlProbeResults
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, revision, upgrade
 from causerie.store.tls import WrongAddress
 from causerie.store.usage import SqlUsage
+
+_WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +130,16 @@ async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
 
 @asynccontextmanager
 async def entries_of(
-    store: StoreSettings, secret_keys: Sequence[str] = ()
+    store: StoreSettings, secret_keys: Sequence[str] = (), *, complete: bool = False
 ) -> AsyncIterator[Entries]:
     """Entries of the configuration alone, also alongside a service that runs.
 
-    Leaving closes the database. Raises :class:`CannotStart`.
+    Leaving closes the database. Raises :class:`CannotStart`; unless they are to be ``complete``,
+    not for an entry whose credential no key opens, so that it can be given anew.
     """
     database = await opened(store)
     try:
-        cipher = await sealed(database, store, secret_keys)
+        cipher = await sealed(database, store, secret_keys, complete=complete)
         yield Entries(SqlStore(database, cipher), _clock)
     except StoreUnavailable as failure:
         raise _unusable(failure) from failure
@@ -151,7 +154,7 @@ async def stored_entries(
 
     Raises :class:`CannotStart`.
     """
-    async with entries_of(store, secret_keys) as entries:
+    async with entries_of(store, secret_keys, complete=True) as entries:
         return await entries.every()
 
 
@@ -178,26 +181,42 @@ async def opened(store: StoreSettings) -> Database:
     return database
 
 
-async def sealed(database: Database, store: StoreSettings, secret_keys: Sequence[str]) -> Cipher:
+async def sealed(
+    database: Database, store: StoreSettings, secret_keys: Sequence[str], *, complete: bool = True
+) -> Cipher:
     """The keys of the database, with everything encrypted by the first of them.
 
-    Raises :class:`CannotStart`.
+    Raises :class:`CannotStart`; for credentials of entries that no key opens, if all are needed.
     """
-    keys = secret_keys or [await asyncio.to_thread(_key_of_file, store)]
     try:
+        made = not secret_keys and not _key_file(store).exists()
+        if complete and made and await holds_secrets(database):
+            raise CannotStart(
+                f"{_key_file(store)} is missing, and what the database holds was encrypted with "
+                "its key; restore the file (or set store.secret_keys)"
+            )
+        keys = secret_keys or [await asyncio.to_thread(_key_of_file, store)]
         cipher = Cipher(keys)
         await seal_secrets(database, cipher)
+        unopened = await unopened_entries(database, cipher) if complete else ()
     except (WrongKey, ValueError) as failure:
-        raise CannotStart(
-            f"{failure} (store.secret_keys; without them, `secret.key` in store.folder)"
-        ) from failure
+        raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
     except StoreUnavailable as failure:
         raise _unusable(failure) from failure
+    if unopened:
+        raise CannotStart(
+            f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
+            f"give the right one ({_WHERE_KEYS}), or what they hold anew with `causerie import`"
+        )
     return cipher
 
 
+def _key_file(store: StoreSettings) -> Path:
+    return Path(store.folder or ".") / "secret.key"
+
+
 def _key_of_file(store: StoreSettings) -> str:
-    file = Path(store.folder or ".") / "secret.key"
+    file = _key_file(store)
     try:
         return key_of_file(file)
     except OSError as failure:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from decimal import Decimal
 from ipaddress import ip_network
 
 from msgspec import structs
@@ -25,6 +24,7 @@ from causerie.composition.front_page import leading_to
 from causerie.composition.identity import identity_providers
 from causerie.composition.mail import mail_server
 from causerie.composition.operations import LiveOperations
+from causerie.composition.providers import private_networks
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
 from causerie.console.application import ConsoleApplication, OpenPages, SignUp
@@ -38,6 +38,7 @@ from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.operations.examinations import Examinations
 from causerie.operations.results import Results
+from causerie.protocol.numbers import money
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
@@ -98,11 +99,13 @@ class AccountFrontend:
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        self._providers = identity_providers(settings.identity_providers, credentials)
+        self._providers = identity_providers(
+            settings.identity_providers, credentials, private_networks(settings.server)
+        )
         self._hosted.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
-            paid_from=Decimal(settings.free.paid_from),
+            paid_from=money(settings.free.paid_from),
         )
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 

@@ -25,6 +25,7 @@ from causerie.alerts.message import AlertKind
 from causerie.alerts.signature import secret_bytes
 from causerie.alerts.webhook import Webhook
 from causerie.composition.mail import mail_server
+from causerie.composition.providers import private_networks
 from causerie.composition.service_conditions import (
     DATABASE_AWAY,
     NOT_RELOADED,
@@ -144,7 +145,9 @@ class Alerting:
         for webhook in settings.alerts.webhooks:
             if webhook.name == name:
                 key = secret_bytes(credentials.alerts[name])
-                return Webhook(webhook.url, key, webhook.ca_file)
+                return Webhook(
+                    webhook.url, key, webhook.ca_file, networks=private_networks(settings.server)
+                )
         server = mail_server(settings.mail, credentials.mail)
         written = [OWNERS] * settings.alerts.remind_owners
         written += [each.name for each in settings.alerts.emails if to in each.to]

@@ -218,7 +218,9 @@ def _llamacpp_options(settings: Settings, llamacpp: LlamaCpp, part: MachinePart)
 
 
 def _openvino_options(openvino: OpenVino, part: MachinePart) -> OpenVinoOptions:
-    return OpenVinoOptions(openvino.context, openvino.parallel, openvino.threads, part)
+    return OpenVinoOptions(
+        openvino.context, openvino.parallel, openvino.threads, part, openvino.environment
+    )
 
 
 class _Makers:

@@ -37,6 +37,7 @@ from causerie.settings import (
     Loaded,
     ProviderSettings,
     Secret,
+    ServerSettings,
     Settings,
     SettingsError,
     TimeoutSettings,
@@ -166,7 +167,7 @@ class LiveConfiguration:
         if not found:
             raise NotFound("No provider of this name is in force.", code="not_found")
         with self._one_of_few():
-            outcome = await _trial(found[0], credentials, model)
+            outcome = await _trial(found[0], settings.server, credentials, model)
         await self._note(actor, found[0], outcome)
         return outcome
 
@@ -200,7 +201,7 @@ class LiveConfiguration:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _trial(one, keys, model)
+        outcome = await _trial(one, self._parts.settings.server, keys, model)
         await self._note(actor, one, outcome)
         return outcome
 
@@ -244,10 +245,13 @@ class LiveConfiguration:
         return found
 
 
-async def _trial(one: ProviderSettings, credentials: Credentials, model: str) -> Trial:
+async def _trial(
+    one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
+) -> Trial:
     """Try one provider over connections of its own."""
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
-    made = connected(Settings(providers=(brief,)), credentials, {})
+    reachable = ServerSettings(private_networks=server.private_networks)
+    made = connected(Settings(providers=(brief,), server=reachable), credentials, {})
     try:
         return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model)
     finally:

@@ -47,6 +47,17 @@ def warn_of_unknown(stored: Sequence[StoredEntry]) -> None:
             log.warning("entry of an unknown kind skipped", kind=each.kind, name=each.name)
 
 
+def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
+    """Raise :class:`SettingsError` if the key of an entry in use cannot be decrypted here."""
+    problems = [
+        Problem("the database", origin_of(each), _UNREADABLE)
+        for each in stored
+        if each.unreadable and each.enabled
+    ]
+    if problems:
+        raise SettingsError(problems)
+
+
 def entry_of(stored: StoredEntry) -> Entry:
     """Return the entry as the settings take it."""
     return Entry(SECTIONS[stored.kind], stored.name, stored.body, stored.enabled)

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 
 from causerie.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.identity.web import IdentityHttp
+from causerie.runtime.public_addresses import Network
 from causerie.settings import IdentityProvider
 from causerie.settings.credentials import Credentials
 
 
 def identity_providers(
-    listed: Sequence[IdentityProvider], credentials: Credentials
+    listed: Sequence[IdentityProvider],
+    credentials: Credentials,
+    networks: Sequence[Network] | None = None,
 ) -> tuple[OidcProvider, ...]:
-    """One for each; nobody is asked until somebody signs in."""
+    """Return one for each; nobody is asked until somebody signs in.
+
+    ``networks`` may be reached apart from public addresses; ``None``: any address.
+    """
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -31,7 +37,7 @@ def identity_providers(
                     for one in each.groups
                 ],
             ),
-            IdentityHttp(ca_file=each.ca_file),
+            IdentityHttp(ca_file=each.ca_file, networks=networks),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed

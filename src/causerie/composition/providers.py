@@ -11,6 +11,7 @@ import hashlib
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 
 import msgspec
 
@@ -20,7 +21,8 @@ from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.request_slots import RequestSlots
 from causerie.routing.health import Check
-from causerie.settings import HealthCheckSettings, Settings, SettingsError
+from causerie.runtime.public_addresses import Network
+from causerie.settings import HealthCheckSettings, ServerSettings, Settings, SettingsError
 from causerie.settings import provider as described
 from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials
@@ -60,17 +62,18 @@ def connected(
     """
     made: dict[str, ConnectedProvider] = {}
     problems: list[Problem] = []
-    metered = has_accounts(settings)
+    metered, networks = has_accounts(settings), private_networks(settings.server)
     for index, written in enumerate(settings.providers):
         one = _settled(written, metered=metered)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
-            recipe = _recipe(one, key, proxy)
+            recipe = _recipe(one, key, proxy, settings.server.private_networks)
+            way = reach(one, proxy, networks)
             kept = before.get(one.name)
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _made(one, key, proxy, recipe, slots)
+                made[one.name] = _made(one, key, way, recipe, slots)
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -118,11 +121,10 @@ def _settled(one: described.ProviderSettings, *, metered: bool) -> described.Pro
 def _made(
     one: described.ProviderSettings,
     key: str | None,
-    proxy: str | None,
+    way: Reach,
     recipe: bytes,
     slots: Callable[[str, int | None], RequestSlots],
 ) -> ConnectedProvider:
-    way = reach(one, proxy)
     client = HttpClient(one.base_url, way)
     dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
     if one.api_version is not None:
@@ -148,27 +150,44 @@ def _made(
     return ConnectedProvider(provider, client, recipe, key, way)
 
 
-def reach(one: described.ProviderSettings, proxy: str | None) -> Reach:
+def private_networks(server: ServerSettings) -> Sequence[Network] | None:
+    """Return the networks that may be reached apart from public addresses; ``None``: all."""
+    if server.private_networks is None:
+        return None
+    return tuple(ip_network(each) for each in server.private_networks)
+
+
+def reach(
+    one: described.ProviderSettings,
+    proxy: str | None,
+    networks: Sequence[Network] | None = None,
+) -> Reach:
     """Return the options of connections to the provider.
 
-    ``proxy`` is the address if the settings only name its place. Raises :class:`OSError` if
-    certificates cannot be used.
+    ``proxy`` is the address if the settings only name its place; ``networks`` may be reached apart
+    from public addresses. Raises :class:`OSError` if certificates cannot be used.
     """
     return Reach(
         tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,
         server_name=one.tls.server_name,
         proxy=one.proxy if isinstance(one.proxy, str) else proxy,
         connect_seconds=one.timeouts.connect,
+        networks=networks,
     )
 
 
-def _recipe(one: described.ProviderSettings, key: str | None, proxy: str | None) -> bytes:
+def _recipe(
+    one: described.ProviderSettings,
+    key: str | None,
+    proxy: str | None,
+    networks: Sequence[str] | None,
+) -> bytes:
     """Return a digest of a provider's inputs: no secret is kept for comparing.
 
     Certificates count by their contents, so that a reload takes renewed ones.
     """
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
-    digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy]))
+    digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))
     return digest.digest()
 

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from causerie.accounts.entry import StoredEntry
-from causerie.composition.entries import warn_of_unknown
+from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.service_facts import ServiceFacts, running_models
 from causerie.composition.workers import WorkerIntake
@@ -135,6 +135,7 @@ class Reloading:
     async def _reloaded(self) -> ReloadOutcome:
         stored = await self._parts.stored_entries()
         warn_of_unknown(stored)
+        refuse_unreadable(stored)
         loaded, prepared = await asyncio.to_thread(self._prepare, stored)
         settings = prepared.settings
         if self._workers is not None:

@@ -8,6 +8,7 @@ from causerie.alerts.condition import Condition
 from causerie.alerts.error_rates import ErrorRate
 from causerie.alerts.message import AlertKind
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import ErrorClass
 from causerie.routing.target_state import TargetState
 from causerie.settings import Settings
 from causerie.settings.alerts import Alerts
@@ -25,11 +26,21 @@ WORKER_ENDED = Condition(
     "job:workers", AlertKind.JOB, "A worker process ended and was replaced", {"job": "workers"}
 )
 
+_REJECTED: Mapping[str, str] = {
+    ErrorClass.REJECTED_KEY: "it does not accept our key",
+    ErrorClass.FORBIDDEN: "our key may not do this there",
+    ErrorClass.MODEL_NOT_FOUND: "it does not know the model",
+    ErrorClass.WRONG_ADDRESS: "chat completions are not at this address",
+    ErrorClass.QUOTA: "its quota is used up, or it is not paid for",
+}
+
 
 def provider_conditions(
     settings: Settings, target_states: Sequence[TargetState]
 ) -> Iterator[Condition]:
-    """Yield one for each provider that gets no requests for some or all of its targets."""
+    """Yield one for each provider that gets no requests for some or all of its targets, and one
+    for each that rejects all of them.
+    """
     providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
     checked = {one.name for one in settings.providers if one.health.path}
     by_provider: dict[str, list[TargetState]] = {}
@@ -40,6 +51,8 @@ def provider_conditions(
         down = [each for each in every if _is_down(each, checked=name in checked)]
         if down:
             yield _provider(name, down, len(every))
+        if rejecting := [each for each in every if each.breaker.rejecting]:
+            yield _rejecting(name, rejecting, len(every))
 
 
 def _is_down(target: TargetState, *, checked: bool) -> bool:
@@ -51,16 +64,36 @@ def _is_down(target: TargetState, *, checked: bool) -> bool:
 
 
 def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
-    reasons = ", ".join(sorted({each.breaker.reason for each in down if each.breaker.reason}))
     what = "fails" if len(down) == all else f"fails for {len(down)} of {all} targets"
-    targets = ", ".join(sorted(each.name for each in down)[:10])
+    reasons = _reasons(down)
     return Condition(
         f"provider:{name}",
         AlertKind.PROVIDER,
         f"Provider {name} {what} and gets no requests ({reasons.replace('_', ' ')})",
-        {"provider": name, "targets": targets, "reason": reasons},
+        {"provider": name, "targets": _targets(down), "reason": reasons},
         level=2 if len(down) == all else 1,
     )
+
+
+def _rejecting(name: str, rejecting: Sequence[TargetState], all: int) -> Condition:
+    reasons = {each.breaker.reason for each in rejecting if each.breaker.reason}
+    words = ", ".join(_REJECTED.get(reason, reason) for reason in sorted(reasons))
+    where = "" if len(rejecting) == all else f" for {len(rejecting)} of {all} targets"
+    return Condition(
+        f"rejects:{name}",
+        AlertKind.PROVIDER,
+        f"Provider {name} rejects all requests{where}, so others get them first ({words})",
+        {"provider": name, "targets": _targets(rejecting), "reason": _reasons(rejecting)},
+        level=2 if len(rejecting) == all else 1,
+    )
+
+
+def _reasons(targets: Sequence[TargetState]) -> str:
+    return ", ".join(sorted({each.breaker.reason for each in targets if each.breaker.reason}))
+
+
+def _targets(targets: Sequence[TargetState]) -> str:
+    return ", ".join(sorted(each.name for each in targets)[:10])
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:

@@ -11,6 +11,7 @@ from causerie.console.entries import number, read_rest, rest_of
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryWish
+from causerie.protocol.numbers import whole_number
 
 Row = Mapping[str, str]
 
@@ -83,7 +84,7 @@ class AliasForm:
             raise InvalidRequest("is missing; it is what requests name as `model`", param="id")
         if not self.targets:
             raise InvalidRequest("are missing; name at least one model", param="targets")
-        version = int(self.version) if self.version.isdecimal() else None
+        version = whole_number(self.version)
         return EntryWish(settings=self.settings(), enabled=enabled, version=version)
 
 

@@ -13,8 +13,10 @@ from causerie.console.audit_sentences import KINDS, OF_PROJECTS, AuditWords
 from causerie.console.names import names_of
 from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import whole_number
 
 _COUNT = 50
+_LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
@@ -30,15 +32,14 @@ class AuditListing:
 async def show_audit(context: RequestContext, page: AuditListing) -> None:
     """Send one page of the log."""
     query = context.query
-    before = query.get("before")
-    known = before.isascii() and before.isdigit() and len(before) < 19
+    before = whole_number(query.get("before"), _LAST)
     found = await page.entries(
         AuditFilter(
             actor=query.get("actor") or None,
             action=query.get("action") or None,
             subject=query.get("subject") or None,
             kind=_kind(query.get("kind")),
-            before=int(before) if known else None,
+            before=before,
             limit=_COUNT + 1,
         )
     )
@@ -56,7 +57,7 @@ async def show_audit(context: RequestContext, page: AuditListing) -> None:
         more=more,
         kept=kept,
         without={name: _address(page.path, kept, name) for name in kept},
-        paged=bool(before),
+        paged=bool(query.get("before")),
         kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
         actors=_actors(people, kept.get("actor", "")),
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import money, whole_number
 
 Row = Mapping[str, str]
 
@@ -35,6 +35,7 @@ _LIMIT = tuple(name for name, _ in LIMITS)
 _AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": BudgetPeriod.MONTH})
 EMPTIED = "emptied"
 _HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was asked about
+_MOST = 10**16 - 1
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
@@ -127,9 +128,9 @@ def _budget(row: Row, index: int) -> Budget:
             param=f"budgets[{index}].amount",
         )
     try:
-        amount = Decimal(_joined(row["amount"].removeprefix("$")))
+        amount = money(_joined(row["amount"].removeprefix("$")))
         return Budget(amount, BudgetPeriod(row["period"]), Unit(row["unit"]), row["model"])
-    except (InvalidOperation, ValueError) as failure:
+    except ValueError as failure:
         raise InvalidRequest(
             f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",
             param=f"budgets[{index}].amount",
@@ -146,12 +147,13 @@ def _whole(text: str, name: str, index: int) -> int | None:
     plain = _joined(text.replace(" ", ""))
     if not plain:
         return None
-    if not plain.isascii() or not plain.isdigit() or len(plain) > 16:
+    number = whole_number(plain, _MOST)
+    if number is None:
         title = dict(LIMITS)[name]
         raise InvalidRequest(
             f"{title}: `{text[:20]}` is no whole number.", param=f"limits[{index}].{name}"
         )
-    return int(plain)
+    return number
 
 
 def _joined(text: str) -> str:

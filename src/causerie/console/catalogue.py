@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
@@ -15,13 +15,14 @@ from typing import Any
 from causerie.console.ports import ServiceView
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.operations.matrix import GROUPS
+from causerie.protocol.numbers import money
 from causerie.routing.target_state import TargetStatus
 
 _MILLION = 1_000_000
 _NEARNESS = MappingProxyType(
     {"ready": 0, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
-    | {"down": 4, "failed": 4}
+    | {"down": 4, "rejecting": 4, "failed": 4}
 )
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
@@ -149,9 +150,9 @@ def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
 
 def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
     try:
-        prompt = Decimal(str(pricing["prompt"])) * _MILLION
-        completion = Decimal(str(pricing["completion"])) * _MILLION
-    except (KeyError, InvalidOperation):
+        prompt = money(pricing["prompt"]) * _MILLION
+        completion = money(pricing["completion"]) * _MILLION
+    except (KeyError, ValueError):
         return None
     return prompt, completion
 
@@ -178,6 +179,6 @@ def _target_state(name: str, status: TargetStatus | None) -> StatusBadge:
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
-    tone = "bad" if status.state == "down" else "warn"
+    tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)

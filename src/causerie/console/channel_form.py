@@ -12,6 +12,7 @@ from causerie.console.entries import read_rest, rest_of
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryView, EntryWish
+from causerie.protocol.numbers import whole_number
 
 ChannelKind = Literal["webhook", "email"]
 FIELDS = ("name", "url", "to", "kinds", "key", "more")
@@ -63,7 +64,7 @@ class ChannelForm:
         """Return the wanted state; raise :class:`InvalidRequest`."""
         if not self.name:
             raise InvalidRequest("is missing; deliveries and logs show it", param="name")
-        version = int(self.version) if self.version.isdecimal() else None
+        version = whole_number(self.version)
         return EntryWish(settings=self._settings(), key=key, enabled=enabled, version=version)
 
     def _settings(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, get_args
 
 import msgspec
@@ -16,6 +16,7 @@ from causerie.accounts.people import Actor
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.operations.configuring import Configuring, EntryView
 from causerie.operations.trial import ListedModel
+from causerie.protocol.numbers import money
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -48,8 +49,8 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
     catalog = entry.kind == "catalog_model"
     priced = entry.settings.get("endpoints", ()) if catalog else (entry.settings,)
     try:
-        return min((Decimal(each.get("price", {}).get(part, "0")) for each in priced), default=None)
-    except (AttributeError, InvalidOperation, TypeError):  # what is left out may hold anything
+        return min((money(each.get("price", {}).get(part, "0")) for each in priced), default=None)
+    except (AttributeError, TypeError, ValueError):  # what is left out may hold anything
         return None
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from causerie.catalog.search import ROWS, rows_of
 from causerie.console.fields import FormFields
+from causerie.protocol.numbers import whole_number
 
 PAGE = ROWS[0]
 _LONGEST = 100
@@ -90,10 +91,8 @@ def page_of(
         found = _sorted(found, column, down=sort.startswith("-"))
     else:
         sort = ""
-    asked = query.get("page")
-    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1
     rows = rows_of(query.get("rows"))
-    number = min(max(number, 1), max(-(-len(found) // rows), 1))
+    number = min(max(whole_number(query.get("page")) or 1, 1), max(-(-len(found) // rows), 1))
     shown = found[(number - 1) * rows : number * rows]
     return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 

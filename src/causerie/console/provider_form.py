@@ -10,6 +10,7 @@ from causerie.console.entries import number, read_rest, rest_of
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryWish
+from causerie.protocol.numbers import whole_number
 from causerie.providers.known import KNOWN_PROVIDERS, KnownProvider
 
 _TEXTS = ("name", "known", "base_url", "dialect", "api_version")
@@ -63,5 +64,5 @@ class ProviderForm:
         """Return the wanted state; raise :class:`InvalidRequest`."""
         if not self.name:
             raise InvalidRequest("is missing; programs and logs show it", param="name")
-        version = int(self.version) if self.version.isdecimal() else None
+        version = whole_number(self.version)
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)

@@ -11,6 +11,7 @@ from typing import Any
 
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import money
 
 _TOOL = {
     "type": "function",
@@ -110,7 +111,7 @@ class RouteForm:
         bounds = {name: picks[f"max_{name}"] for name in _PRICES if f"max_{name}" in picks}
         if bounds:
             for name, price in bounds.items():
-                _number(price, f"max_{name}")
+                _check_price(price, f"max_{name}")
             yield "max_price", bounds
         if "private" in picks:
             yield "data_collection", "deny"
@@ -118,6 +119,13 @@ class RouteForm:
             yield "require_parameters", True
         if "alone" in picks:
             yield "allow_fallbacks", False
+
+
+def _check_price(text: str, field: str) -> None:
+    try:
+        money(text)
+    except ValueError as failure:
+        raise InvalidRequest(f"Write a number: {failure}.", param=field) from failure
 
 
 def _number(text: str, field: str) -> int | float:

@@ -11,6 +11,7 @@ from causerie.console.entries import number, read_rest, rest_of
 from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryWish
+from causerie.protocol.numbers import whole_number
 
 _BETWEEN = re.compile(r"[\s,]+")
 
@@ -90,7 +91,7 @@ class SettingsForm:
         for each in self.fields:
             if each.needed and not self.values.get(each.name):
                 raise InvalidRequest("is missing", param=each.name)
-        version = int(self.version) if self.version.isdecimal() else None
+        version = whole_number(self.version)
         return EntryWish(settings=self.settings(), enabled=enabled, version=version)
 
 

@@ -11,6 +11,7 @@ from causerie.edge.headers import Headers
 from causerie.errors import InvalidRequest
 
 _CLOSE = {"Connection": "close"}
+_DIGITS = 20  # of a length; one that has more is larger than any bound
 _BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
 
 
@@ -51,6 +52,8 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     comes too slowly) and :class:`ClientGone`.
     """
     announced = exchange.headers.get("content-length", "")
+    if len(announced) > _DIGITS:
+        announced = announced.lstrip("0")[:_DIGITS] or "0"
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
         raise _too_large(limits)
     return await _arriving(exchange, limits)

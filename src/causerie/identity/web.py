@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from causerie.protocol import bounded_json
+from causerie.runtime.public_addresses import Network
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 
@@ -28,12 +29,19 @@ class IdentityProviderFailed(Exception):
 class IdentityHttp:
     """Asks providers. An answer that takes longer, or is larger, is none.
 
-    ``ca_file`` has the certificates to trust; unset, those that the system trusts.
+    ``ca_file`` has the certificates to trust; unset, those that the system trusts. ``networks`` may
+    be reached apart from public addresses; ``None``: any address.
     """
 
     def __init__(
-        self, *, seconds: float = 10.0, max_bytes: int = 512 * 1024, ca_file: str | None = None
+        self,
+        *,
+        seconds: float = 10.0,
+        max_bytes: int = 512 * 1024,
+        ca_file: str | None = None,
+        networks: Sequence[Network] | None = None,
     ) -> None:
+        self._networks = networks
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._ca_file = ca_file
@@ -55,7 +63,12 @@ class IdentityHttp:
     ) -> Mapping[str, Any]:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        reach = Reach(tls=await self._trusted(), connect_seconds=self._seconds, idle_seconds=0)
+        reach = Reach(
+            tls=await self._trusted(),
+            connect_seconds=self._seconds,
+            idle_seconds=0,
+            networks=self._networks,
+        )
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except ValueError as failure:

@@ -93,7 +93,7 @@ class Outbox:
                 send = partial(send_now, self._server, letter)
                 await in_thread(send, self._stop_seconds)
             except (OSError, smtplib.SMTPException, ValueError) as failure:
-                refused = isinstance(failure, smtplib.SMTPRecipientsRefused)
+                refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
                 last = attempt == _TRIES or refused
                 log.warning(
                     "mail.not_sent" if last else "mail.tried",
@@ -112,13 +112,15 @@ def send_now(server: MailServer, letter: Letter) -> None:
     """Hand a letter to the server; blocks. Raises :class:`OSError` and ``SMTPException``."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = server.sender, letter.to, letter.subject
+    if [each.addr_spec for each in message["To"].addresses] != [letter.to]:
+        raise ValueError("a letter has one recipient, named by its address alone")
     message["Date"], message["Message-ID"] = formatdate(), make_msgid(domain=server.host)
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(letter.text)
     with _connected(server) as connection:
         if server.user is not None:
             connection.login(server.user, server.password or "")
-        connection.send_message(message)
+        connection.send_message(message, to_addrs=[letter.to])
 
 
 def _connected(server: MailServer) -> smtplib.SMTP:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -22,6 +21,7 @@ from causerie.operations.catalog_import import (
 from causerie.operations.configuring import Configuring, EntryView
 from causerie.operations.provider_models import provider_in_force
 from causerie.operations.trial import ListedModel
+from causerie.protocol.numbers import money
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[
@@ -122,7 +122,7 @@ class CatalogImportOperations:
 
 
 def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
-    margin = Decimal(asked.margin) if asked.margin else None
+    margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
 
 

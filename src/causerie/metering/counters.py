@@ -65,7 +65,7 @@ class TargetHealth(Protocol):
     def answered(self) -> int: ...
     @property
     def failed(self) -> Mapping[str, int]:
-        """Requests that failed there, by code."""
+        """Requests that failed there, by class."""
 
     @property
     def calls(self) -> Mapping[CallClass, int]:
@@ -365,14 +365,14 @@ class _Present(Collector):
         )
         carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
         answers = _counter("target_answers", "Requests that a target started to answer.", "target")
-        failures = _counter("target_failures", "Requests that failed there.", "target", "code")
+        failures = _counter("target_failures", "Requests that failed there.", "target", "class")
         calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
         for target in self._targets():
             target_health.add_metric([target.name, target.state], 1)
             carried.add_metric([target.name], target.in_flight)
             answers.add_metric([target.name], target.answered)
-            for code, count in target.failed.items():
-                failures.add_metric([target.name, code], count)
+            for cause, count in target.failed.items():
+                failures.add_metric([target.name, cause], count)
             for name, count in target.calls.items():
                 calls.add_metric([target.name, name], count)
         yield from (target_health, carried, answers, failures, calls)

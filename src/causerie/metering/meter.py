@@ -60,7 +60,7 @@ class Record(Struct):
     served_by: str = ""
     attempts: int = 0
     continued: int = 0
-    tried: Sequence[str] = ()  # who was asked, with why each did not do, where it was more than one
+    tried: Sequence[str] = ()  # who was asked, with why each did not do, unless the only one did
     status: int = CLIENT_GONE
     code: str | None = _LEFT
     finish: FinishReason | None = None
@@ -74,7 +74,8 @@ class Record(Struct):
     outcome: RequestOutcome | None = None  # asked once the request has ended
     project: str = ""
     user: str = ""
-    reason: str = ""  # a failure's words, where they cannot quote the request
+    reason: str = ""  # a failure's class, and its words if they cannot quote the request
+    error_class: str = ""  # of a failure at a target
     param: str | None = None
     labels: Labels = UNLABELLED
     held: object = None  # what is held for it, for whoever settles
@@ -115,7 +116,7 @@ class Record(Struct):
         self.outcome = None
         self.served_by, self.continued = outcome.served_by, outcome.continued
         self.attempts = len(outcome.tried)
-        if self.attempts > 1:
+        if self.attempts > 1 or self.error_class:
             self.tried = [str(one) for one in outcome.tried]
         self.queue_seconds, self.upstream_seconds = outcome.queued_seconds, outcome.upstream_seconds
         self.finish = outcome.finish
@@ -133,8 +134,9 @@ class Record(Struct):
     def failed(self, failure: ServiceError) -> None:
         """The request ended in this failure."""
         self.status, self.code, self.param = failure.status, failure.code, failure.param
-        if failure.status in _SPOKEN or failure.status >= 500:
-            self.reason = failure.message
+        self.error_class = failure.error_class or ""
+        words = failure.message if failure.status in _SPOKEN or failure.status >= 500 else ""
+        self.reason = ": ".join(filter(None, (self.error_class, words)))
 
 
 class RecordSink(Protocol):

@@ -49,6 +49,8 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     duration_ms: float
     trace_id: str = ""
     cost: float | None = None
+    error_class: str = ""
+    reason: str = ""
 
 
 class RequestLog:
@@ -84,7 +86,8 @@ def _why(record: Record) -> Sequence[str]:
     """The reason of a failure; one of ours is found in other lines by the request's id."""
     if record.code is None:
         return ()
-    return [record.code, record.request_id] if record.status >= 500 else [record.code]
+    words = [record.code, record.error_class] if record.error_class else [record.code]
+    return [*words, record.request_id] if record.status >= 500 else words
 
 
 def _amounts(record: Record) -> Iterator[str]:
@@ -138,4 +141,6 @@ def _line(record: Record, when: datetime) -> RequestLine:
         int(record.duration_seconds * 10_000 + 0.5) / 10,
         record.trace_id,
         float(record.cost) if record.cost else None,
+        record.error_class,
+        record.reason,
     )

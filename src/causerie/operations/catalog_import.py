@@ -13,8 +13,9 @@ from msgspec import Meta, Struct
 from causerie.accounts.entry import EntryKind
 from causerie.errors import InvalidRequest
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
-from causerie.operations.provider_models import changed, money, published_price
+from causerie.operations.provider_models import changed, configured, published_price
 from causerie.operations.trial import ListedModel
+from causerie.protocol.numbers import money
 
 _KIND: EntryKind = "catalog_model"
 _VARIANTS = ("free", "extended")
@@ -281,14 +282,14 @@ def _price(one: ListedModel, there: _Endpoint | None, rules: PriceRules) -> dict
 def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
     """Return the price of a part that costs this much: by the margin asked, or by its own."""
     if rules.margin is not None:
-        return money(Decimal(amount) * (1 + rules.margin / 100))
-    cost = Decimal(before.get("cost", {}).get(part, "0"))
+        return configured(money(amount) * (1 + rules.margin / 100))
+    cost = money(before.get("cost", {}).get(part, "0"))
     price = before.get("price", {}).get(part)
     if price is None or not cost:
         return amount
-    if cost == Decimal(amount):
+    if cost == money(amount):
         return str(price)
-    return money(Decimal(amount) * Decimal(price) / cost)
+    return configured(money(amount) * money(price) / cost)
 
 
 def _with(endpoints: Sequence[Mapping[str, Any]], one: dict[str, Any]) -> list[Mapping[str, Any]]:

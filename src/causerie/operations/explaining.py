@@ -209,6 +209,8 @@ class _Told:
     def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
             yield f"failed last time, and this request tests it{_because(status)}"
+        elif status.state == "rejecting":
+            yield f"rejects all requests{_because(status)}"
         elif status.state != "up":
             yield f"is down{_because(status)}"
         elif status.failures:
@@ -225,7 +227,9 @@ class _Told:
     def _resting(self, target: str) -> TargetExclusion:
         target_state = self._router.target_state(target)
         because = _because(target_state.status()) if target_state is not None else ""
-        words = f"is down{because}; of such targets only the one back soonest is tried, last"
+        rejects = target_state is not None and target_state.breaker.state() == "rejecting"
+        what = "rejects all requests" if rejects else "is down"
+        words = f"{what}{because}; of such targets only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
@@ -242,7 +246,7 @@ def _decided(prospect: RankedTarget) -> str:
             lot = "; ties are broken at random" if prospect.tied else ""
             return f"{prospect.status.in_flight} in flight there, weighted{lot}"
         case "last":
-            return "is down but back soonest; tried when no other target is left"
+            return "takes no requests now; tried when no other target is left"
 
 
 def _because(status: TargetStatus) -> str:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from causerie.errors import NotFound
 from causerie.operations.configuring import EntryStep, EntryView, EntryWish
-from causerie.operations.trial import ListedModel
+from causerie.operations.trial import PRICE_PARTS, ListedModel
+from causerie.protocol.numbers import money
 
-PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
 _DIGITS = Decimal("0.000000001")  # of money in the configuration
 
 State = Literal["new", "changed", "same", "gone"]
@@ -107,7 +107,7 @@ def _compared(
         return found
     new_context = one.context_length is not None and one.context_length != context
     new_price = found.alone and any(
-        Decimal(amount) != Decimal((price or {}).get(part, "0"))
+        money(amount) != money((price or {}).get(part, "0"))
         for part, amount in published_price(one).items()
     )
     if not new_context and not new_price:
@@ -152,14 +152,15 @@ def _price(alias: EntryView | None) -> Mapping[str, str] | None:
 def published_price(one: ListedModel) -> Mapping[str, str]:
     """Return the price as the configuration has it; what is not published is left out."""
     found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
-    return {part: money(amount) for part, amount in found.items() if amount is not None}
+    return {part: configured(money(amount)) for part, amount in found.items() if amount is not None}
 
 
-def money(amount: str | Decimal) -> str:
+def configured(amount: Decimal) -> str:
+    """Return an amount of money as the configuration has it."""
     try:
-        return f"{Decimal(amount).quantize(_DIGITS).normalize():f}"
+        return f"{amount.quantize(_DIGITS).normalize():f}"
     except InvalidOperation:
-        return str(amount)  # which the configuration refuses
+        return f"{amount:f}"  # more than the configuration accepts
 
 
 def _published(one: ListedModel) -> dict[str, Any]:

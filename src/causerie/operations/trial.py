@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from msgspec import Meta, Struct
 
 from causerie.errors import ServiceError
 from causerie.protocol.events import ReasoningDelta, TextDelta
+from causerie.protocol.numbers import money
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
@@ -22,6 +22,7 @@ _LONGEST_WORDS = 300
 _LONGEST_DESCRIPTION = 500
 _TOKENS = 32
 _MILLION = 1_000_000
+PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
 
 
 class ListedModel(Struct, frozen=True, kw_only=True):
@@ -41,6 +42,12 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     ] = None
     request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
     description: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`ValueError` for a price that is no amount of money."""
+        for part in PRICE_PARTS:
+            if (price := getattr(self, f"{part}_price")) is not None:
+                money(price)
 
 
 class TrialStep(Struct, frozen=True, kw_only=True):
@@ -165,14 +172,13 @@ def _per_million(price: object) -> str | None:
 
 def _above_zero(amount: str | None) -> str | None:
     """Return an amount; lists publish 0 also for what has no price of its own."""
-    return amount if amount is not None and Decimal(amount) else None
+    return amount if amount is not None and money(amount) else None
 
 
 def _amount(price: object, times: int) -> str | None:
-    if not isinstance(price, str) or len(price) > 40:
+    if not isinstance(price, str):
         return None
     try:
-        amount = Decimal(price) * times
-    except InvalidOperation:
+        return f"{money(money(price) * times).normalize():f}"
+    except ValueError:
         return None
-    return f"{amount.normalize():f}" if amount.is_finite() and amount >= 0 else None

@@ -135,7 +135,6 @@ AnyMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage |
 class StreamOptions(Struct):
     include_usage: Annotated[bool | None, Meta(description="A last chunk tells the usage.")] = None
     include_obfuscation: Any = None
-    continuous_usage_stats: Annotated[bool, Meta(extra_json_schema={"enum": [False]})] | None = None
 
 
 class FunctionDefinition(Struct):
@@ -193,7 +192,7 @@ class JsonSchemaFormat(Struct, tag_field="type", tag="json_schema"):
 AnyResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
-class StructuredOutputs(Struct, forbid_unknown_fields=True):
+class StructuredOutputs(Struct):
     """One of these."""
 
     extra_schema: ClassVar[Object] = {"oneOf": _not_null("json", "regex", "choice", "grammar")}
@@ -215,11 +214,11 @@ class Prediction(Struct):
     content: str | tuple[PredictedText, ...] | None = None
 
 
-class SortOrder(Struct, forbid_unknown_fields=True):
+class SortOrder(Struct):
     by: SortBy | None = None
 
 
-class PriceCeiling(Struct, forbid_unknown_fields=True):
+class PriceCeiling(Struct):
     """The most that a million tokens, and one request, may cost."""
 
     prompt: Amount | None = None
@@ -227,7 +226,7 @@ class PriceCeiling(Struct, forbid_unknown_fields=True):
     request: Amount | None = None
 
 
-class ProviderPreferences(Struct, forbid_unknown_fields=True):
+class ProviderPreferences(Struct):
     """The providers that may answer, and their order."""
 
     order: Annotated[ProviderNames | None, Meta(description="These first, in this order.")] = None

@@ -11,7 +11,9 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+from causerie.runtime.public_addresses import Network, Number, is_public
 
 _ADDRESS = re.compile(
     r"https://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))"
@@ -28,18 +30,6 @@ _INSIDE = frozenset(
     }
 )  # fmt: skip
 _DOTS = frozenset(".\u3002")  # the latter separates labels, too
-_PUBLIC_SIX = IPv6Network("2000::/3")
-# Ranges that count as public, and lead elsewhere: relays and tunnels, a cloud's own services.
-_NOT_PUBLIC: tuple[IPv4Network | IPv6Network, ...] = (
-    IPv4Network("192.0.0.0/24"),
-    IPv4Network("192.88.99.0/24"),
-    IPv4Network("168.63.129.16/32"),
-    IPv6Network("2001::/23"),
-    IPv6Network("2002::/16"),
-    IPv6Network("3fff::/20"),
-)
-
-Number = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class Inside:
 
     names: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = ()
-    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    networks: tuple[Network, ...] = ()
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> Inside:
@@ -92,7 +82,7 @@ def why_not(url: str, inside: Inside) -> str | None:
         return None
     if isinstance(host, str):
         return _why_not_name(host)
-    return None if _is_public(host) else "names a host inside a network, by its number"
+    return None if is_public(host) else "names a host inside a network, by its number"
 
 
 def _why_not_name(name: str) -> str | None:
@@ -138,13 +128,6 @@ def _is_itself(label: str) -> bool:
     except (UnicodeError, ValueError, OverflowError):
         return False
     return not plain.isascii() and _DOTS.isdisjoint(plain)
-
-
-def _is_public(number: Number) -> bool:
-    if isinstance(number, IPv6Address) and number not in _PUBLIC_SIX:
-        return False
-    public = number.is_global and not number.is_multicast and not number.is_reserved
-    return public and not any(number in network for network in _NOT_PUBLIC)
 
 
 def is_host(text: str) -> bool:

@@ -206,7 +206,7 @@ class FormatParameters(Struct):
     ] = None
 
 
-class ReasoningBody(Struct, forbid_unknown_fields=True):
+class ReasoningBody(Struct):
     """Settings of the model's thinking, at doors of routers."""
 
     effort: Effort | None = None

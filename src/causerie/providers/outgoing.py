@@ -100,7 +100,7 @@ def outgoing(
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
     body = _encode(fields)
     if _WITH_SCHEMAS & request.params:
-        check_references(draft.fields, body)
+        check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
 
 

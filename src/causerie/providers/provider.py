@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol import bounded_json
 from causerie.providers.dialect import Dialect
+from causerie.providers.phrase import without
 from causerie.providers.refusal import refusal, said
 from causerie.providers.request_slots import RequestSlots
 from causerie.transport.client import Asked, HttpClient
@@ -31,6 +32,7 @@ _ID = re.compile(r"[\w.:/@+-]{1,200}")
 _WORDS: Mapping[Kind, str] = {
     "dns": "cannot be found by its name",
     "refused": "cannot be connected to",
+    "private": "has an address that is not public, and in none of `server.private_networks`",
     "tls": "has no valid certificate, or does not speak TLS as it should",
     "proxy": "cannot be reached through its proxy",
     "connect_timeout": "could not be connected to in time",
@@ -39,6 +41,11 @@ _WORDS: Mapping[Kind, str] = {
     "closed": "closed the connection too early",
     "protocol": "does not speak HTTP as it should",
     "too_large": "sent more than is read",
+}
+_CLASSES: Mapping[Kind, ErrorClass] = {
+    "connect_timeout": ErrorClass.TIMEOUT,
+    "protocol": ErrorClass.INVALID_REPLY,
+    "too_large": ErrorClass.INVALID_REPLY,
 }
 
 
@@ -64,12 +71,14 @@ def failed(failure: TransportFailed) -> UpstreamFailed:
         code="upstream_timeout" if late else None,
         status=504 if late else None,
         metadata={"upstream_failure": failure.kind},
-    )
+    ).caused_by(_CLASSES.get(failure.kind, ErrorClass.CONNECTION))
 
 
 def too_late() -> UpstreamFailed:
     """Our error for a deadline that passed."""
-    return UpstreamFailed("The provider took too long.", code="upstream_timeout", status=504)
+    return UpstreamFailed(
+        "The provider took too long.", code="upstream_timeout", status=504
+    ).caused_by(ErrorClass.TIMEOUT)
 
 
 class Provider:
@@ -100,6 +109,7 @@ class Provider:
         self.listed: Sequence[str] = ()
         """Ids of its models, as a check has read them last."""
         self._client = client
+        self._credential = credential
         api = dialect.api
         always = (*api.credential(credential), *api.headers)
         self._asking = (*always, ("accept", "application/json"))
@@ -148,6 +158,13 @@ class Provider:
         failure = refusal(response.status, response.headers, body, self.dialect)
         if self.candid:
             failure.message = said(body) or failure.message
+        return self.private(failure)
+
+    def private(self, failure: ServiceError) -> ServiceError:
+        """Return the failure without the key, which a provider may have quoted."""
+        failure.message = without(failure.message, self._credential)
+        if (code := failure.metadata.get("upstream_code")) != without(str(code), self._credential):
+            failure.metadata.pop("upstream_code", None)
         return failure
 
     async def models(self, seconds: float = 10.0) -> list[str]:

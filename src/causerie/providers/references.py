@@ -1,45 +1,59 @@
 """References inside the schemas of a request: none that a server would have to fetch.
 
-A library that validates by a schema may ask the host that its ``$ref`` names, from inside the
-server's network. So a reference leads to a place of the same schema, or to what has its ``$id``.
+A library that validates by a schema may ask the host that its ``$ref`` or ``$schema`` names, from
+inside the server's network. So a reference leads to a place of the same schema, or to what has its
+``$id``, and a dialect is one that every library knows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import msgspec
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import whole_number
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+# Keywords with data, and keywords with schemas by names that are no keywords.
 _DATA = frozenset({"const", "default", "enum", "example", "examples"})
-# The encoded form of every such field, and one that leads to a place of its own schema.
-_REFERENCE, _LOCAL = b'ef":"', b'ef":"#'
+_BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+_DIALECT = re.compile(
+    r"https?://json-schema\.org/(schema|draft(-0[3-9]|/[0-9]{4}-[0-9]{2}|/next)/schema)#?"
+    r"|https://spec\.openapis\.org/oas/3\.1/dialect/[a-z0-9-]{1,20}"
+)
+_USUAL_DIALECTS = tuple(
+    f'"$schema":"{address}"'.encode()
+    for address in (
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2020-12/schema",
+    )
+)
 _MOST_NODES = 20_000
+_MOST_ADDRESSES = 1000
+
+_encode = msgspec.json.Encoder().encode
 
 
-def check_references(fields: Mapping[str, Any], body: bytes) -> None:
-    """Raise :class:`InvalidRequest` where a schema of ``fields``, encoded as ``body``, has another.
+def check_references(fields: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidRequest` where a schema of ``fields`` leads out of itself.
 
-    A body whose references are all local, as nearly every one is, is not looked at any closer.
+    A schema whose references are all local, as nearly every one is, is not walked.
     """
-    if body.count(_REFERENCE) == body.count(_LOCAL):
-        return
+    budget = _Budget()
     for param, schema in _schemas(fields):
-        named, references = set(), []
-        for count, (node, base) in enumerate(_nodes(schema)):
-            if count >= _MOST_NODES:
-                raise _unsupported(param, "is too large for references to names; shorten it.")
-            if node.get("$id") is not None:
-                named.add(base)
-            references += [(base, node[name]) for name in _REFERENCES if name in node]
-        if not all(_leads_inside(reference, base, named) for base, reference in references):
-            raise _unsupported(
-                param,
-                "has a reference that leads out of the schema, which no provider may fetch; put "
-                'what it names into `$defs`, and write "#/$defs/NAME".',
-            )
+        if isinstance(schema, dict) and _may_lead_out(_encode(schema)):
+            try:
+                _SchemaWalk(schema, budget).check()
+            except ValueError as failure:
+                raise InvalidRequest(
+                    f"`{param}` {failure}", code="unsupported_schema", param=param
+                ) from failure
 
 
 def _schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -51,33 +65,150 @@ def _schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "structured_outputs.json", (fields.get("structured_outputs") or {}).get("json")
 
 
-def _nodes(schema: Any) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The objects of a schema, without those that are data, each with the name it goes by."""
-    left = [(schema, "")]
-    while left:
-        each, base = left.pop()
-        if isinstance(each, dict):
-            if isinstance(each.get("$id"), str):
-                base = _absolute(base, each["$id"])
-            yield each, base
-            left += [(value, base) for name, value in each.items() if name not in _DATA]
-        elif isinstance(each, list):
-            left += [(one, base) for one in each]
-
-
-def _leads_inside(reference: object, base: str, named: set[str]) -> bool:
-    if not isinstance(reference, str) or reference.startswith("#"):
+def _may_lead_out(schema: bytes) -> bool:
+    """Return whether an encoded schema has more than local references and usual dialects."""
+    references = schema.count(b'ef":')  # of `$ref`, `$dynamicRef` and `$recursiveRef`
+    if references != schema.count(b'ef":"#') or b'"$id":' in schema:
         return True
-    return _absolute(base, reference) in named
+    if references and b'"id":"' in schema:
+        return True
+    dialects = schema.count(b'"$schema":')
+    return dialects != 0 and dialects != sum(map(schema.count, _USUAL_DIALECTS))
 
 
-def _absolute(base: str, name: str) -> str:
-    """The name of a schema, seen from one named ``base``, without the place inside of it."""
+class _Budget:
+    """Work that is left for all schemas of a request."""
+
+    def __init__(self) -> None:
+        self._nodes = _MOST_NODES
+        self._addresses = _MOST_ADDRESSES
+
+    def node(self) -> None:
+        self._nodes -= 1
+        self._check()
+
+    def address(self) -> None:
+        self._addresses -= 1
+        self._check()
+
+    def _check(self) -> None:
+        if self._nodes < 0 or self._addresses < 0:
+            raise ValueError("is too large for references to names; shorten it.")
+
+
+class _SchemaWalk:
+    """Visits every object of a schema that a validator may read as a schema."""
+
+    def __init__(self, root: dict[str, Any], budget: _Budget) -> None:
+        self._root = root
+        self._budget = budget
+        self._documents: dict[str, dict[str, Any]] = {"": root}
+        self._references: list[tuple[str, str]] = []
+        self._seen: set[int] = set()
+
+    def check(self) -> None:
+        """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
+        self._visit(self._root, "")
+        outside = []
+        while self._references:
+            base, reference = self._references.pop()
+            address, fragment = self._absolute(base, reference)
+            document = self._documents.get(address)
+            if document is None:
+                outside.append(address)
+            elif fragment.startswith("/"):
+                # What is data elsewhere is a schema where a reference names it.
+                self._visit(_part(document, fragment), address)
+        if any(address not in self._documents for address in outside):
+            raise ValueError(
+                "has a reference that leads out of the schema, which no provider may fetch; put "
+                'what it names into `$defs`, and write "#/$defs/NAME".'
+            )
+
+    def _visit(self, value: object, base: str) -> None:
+        left: list[tuple[object, str, bool]] = [(value, base, False)]
+        while left:
+            each, base, by_name = left.pop()
+            if isinstance(each, list):
+                left += [(one, base, False) for one in each if isinstance(one, dict | list)]
+            if not isinstance(each, dict) or (not by_name and id(each) in self._seen):
+                continue
+            self._budget.node()
+            if not by_name:
+                self._seen.add(id(each))
+                base = self._note(each, base)
+            left += [
+                (one, base, not by_name and name in _BY_NAME)
+                for name, one in each.items()
+                if isinstance(one, dict | list) and (by_name or name not in _DATA)
+            ]
+
+    def _note(self, schema: dict[str, Any], base: str) -> str:
+        """Note what a schema refers to; return the address from which its references start."""
+        name, older = schema.get("$id"), schema.get("id")
+        if isinstance(name, str):
+            base, _ = self._absolute(base, name)
+            self._documents.setdefault(base, schema)
+        elif isinstance(older, str) and not older.startswith("#"):
+            base = self._older_base(schema, base, older)
+        dialect = schema.get("$schema")
+        if dialect is not None and not (
+            isinstance(dialect, str) and _DIALECT.fullmatch(dialect) is not None
+        ):
+            raise ValueError(
+                "names in `$schema` a dialect that no provider may fetch; leave it out."
+            )
+        for keyword in _REFERENCES:
+            if keyword in schema:
+                reference = schema[keyword]
+                if not isinstance(reference, str):
+                    raise ValueError(
+                        f'has a `{keyword}` that is no text; it looks like "#/$defs/NAME".'
+                    )
+                self._references.append((base, reference))
+        return base
+
+    def _older_base(self, schema: dict[str, Any], base: str, name: str) -> str:
+        """Return the address after ``id``, which old dialects have for ``$id``.
+
+        Others may have it as a note, so it names nothing but the whole schema.
+        """
+        address, _ = self._absolute(base, name)
+        if schema is self._root:
+            self._documents.setdefault(address, schema)
+        elif not _has_scheme(address):
+            return base
+        return address
+
+    def _absolute(self, base: str, name: str) -> tuple[str, str]:
+        if name.startswith("#"):
+            return base, name[1:]
+        self._budget.address()
+        try:
+            address, fragment = urldefrag(urljoin(base, name))
+        except ValueError:  # it is no address
+            return name, ""
+        return address, fragment
+
+
+def _part(document: object, pointer: str) -> object:
+    """Return what a JSON pointer leads to, or ``None``."""
+    found = document
+    for step in pointer.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list):
+            index = whole_number(key)
+            found = found[index] if index is not None and index < len(found) else None
+        elif isinstance(found, dict):
+            found = found.get(key)
+        else:
+            return None
+    return found
+
+
+def _has_scheme(address: str) -> bool:
     try:
-        return urldefrag(urljoin(base, name)).url
-    except ValueError:  # it is no address
-        return name
-
-
-def _unsupported(param: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"`{param}` {message}", code="unsupported_schema", param=param)
+        parts = urlsplit(address)
+    except ValueError:
+        return True
+    return bool(parts.scheme or parts.netloc)

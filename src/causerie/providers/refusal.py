@@ -8,17 +8,15 @@ are about what is not the client's. No room: 503 with the time to wait.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
 
 from causerie.errors import (
     ContextLengthExceeded,
+    ErrorClass,
     InvalidRequest,
     Overloaded,
     ServiceError,
@@ -29,6 +27,7 @@ from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.overflow import Overflow, overflow
 from causerie.providers.phrase import phrase
+from causerie.providers.retry_delay import DELAY_NAMES, retry_delay
 
 _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
@@ -36,113 +35,134 @@ _STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 _FULL = frozenset({429, 529})
 _LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
-_CONFIGURED_WRONG: Mapping[int, str] = {
-    401: "did not accept our credentials",
-    402: "is not paid for",
-    403: "does not let our credentials do this",
-    404: "does not know the model or the path",
-    405: "does not know the method",
+_RATE_LIMITED = frozenset({"rate_limit_error", "rate_limit_exceeded"})
+_CONFIGURED_WRONG: Mapping[int, tuple[str, ErrorClass]] = {
+    401: ("did not accept our credentials", ErrorClass.REJECTED_KEY),
+    402: ("is not paid for", ErrorClass.QUOTA),
+    403: ("does not let our credentials do this", ErrorClass.FORBIDDEN),
+    404: ("does not know the model or the path", ErrorClass.MODEL_NOT_FOUND),
+    405: ("does not know the method", ErrorClass.WRONG_ADDRESS),
 }
 _MEANT: Mapping[str, int] = {
     "invalid_request_error": 400,
     "BadRequestError": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
     "overloaded_error": 529,
 }
 _TIMED_OUT = frozenset({408, 504, 522, 524})
+_OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
-_ABOUT_OUR_BILL = re.compile(r"credit balance is too low", re.IGNORECASE)
+_OUR_BILL_CODES = frozenset(
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "exceeded_current_quota_error",
+        "insufficient_balance",
+        "insufficient_user_quota",
+        "Arrearage",
+        "1113",
+    }
+)
+_ABOUT_OUR_BILL = re.compile(
+    r"credit balance is too low|insufficient (?:account )?balance|insufficient (?:credits|funds)"
+    r"|exceeded your current quota|account is in good standing|欠费|余额不足",
+    re.IGNORECASE,
+)
 _PARAMETERS = HONOURED | HINTS
-_MAX_WAIT = 3600
 _WAIT = 1
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect) -> ServiceError:
     """Our error for a response with ``status``; ``headers`` are by lower-case name."""
-    error = _error(body)
-    metadata = _metadata(status, error)
-    if 300 <= status < 400:
-        return UpstreamFailed(
-            "The provider answers with a redirect, which is not followed.", metadata=metadata
-        )
-    too_long = overflow(error) if status >= 400 else None
-    if too_long is not None:
-        return _too_long(too_long, metadata)
-    if status in _ABOUT_REQUEST:
-        words = str(error.get("message"))
-        if _ABOUT_OUR_KEY.search(words):
-            return UpstreamFailed(f"The provider {_CONFIGURED_WRONG[401]}.", metadata=metadata)
-        if _ABOUT_OUR_BILL.search(words):
-            return UpstreamFailed(f"The provider {_CONFIGURED_WRONG[402]}.", metadata=metadata)
-        return _about_request(status, error, metadata, dialect)
-    if status in _FULL or (status == 503 and _is_full(headers, error)):
-        return Overloaded(
-            "The provider has no room now; please try again later.",
-            code="no_endpoint",
-            retry_after=retry_after(headers),
-            metadata=metadata,
-        )
-    if status in _TIMED_OUT:
-        return UpstreamFailed(
-            "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
-        )
-    what = _CONFIGURED_WRONG.get(status, f"failed with status {status}")
-    return UpstreamFailed(f"The provider {what}.", metadata=metadata)
+    return _refusal(status, headers, _error(body), dialect)
 
 
 def failure_in_reply(error: object, *, started: bool) -> ServiceError:
     """Our error for one that came in a reply with status 200.
 
-    Before anything else came it may still say that the request is wrong or
-    that there is no room; ``started`` it is a reply that broke off.
+    Before anything else came it is as if its status had come; ``started`` it is a reply that
+    broke off.
     """
     fields = _fields(error)
     status = _status(fields)
-    metadata = _metadata(status, fields)
-    if not started:
-        too_long = overflow(fields)
-        if too_long is not None:
-            return _too_long(too_long, metadata)
-        if status in _FULL:
-            return Overloaded(
-                "The provider has no room now; please try again later.",
-                code="no_endpoint",
-                metadata=metadata,
-            )
-        if status in _ABOUT_REQUEST:
-            return _about_request(status, fields, metadata, None)
+    if not started and (status != 500 or overflow(fields) is not None):
+        return _refusal(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
-    return UpstreamFailed(f"The provider {words}.", metadata=metadata)
+    cause = ErrorClass.BROKEN_STREAM if started else ErrorClass.SERVER_ERROR
+    return UpstreamFailed(f"The provider {words}.", metadata=_metadata(status, fields)).caused_by(
+        cause
+    )
+
+
+def _refusal(
+    status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
+) -> ServiceError:
+    metadata = _metadata(status, error)
+    if 300 <= status < 400:
+        return UpstreamFailed(
+            "The provider answers with a redirect, which is not followed.", metadata=metadata
+        ).caused_by(ErrorClass.WRONG_ADDRESS)
+    delay = retry_delay(headers, error)
+    if (wrong := _about_us(status, error, delay)) is not None:
+        words, cause = wrong
+        return UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
+    too_long = overflow(error)
+    if too_long is None and status == 413 and not phrase(error.get("message")):
+        too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
+    if too_long is not None:
+        return _too_long(too_long, metadata)
+    if _is_full(status, headers, error, delay):
+        limited = status == 429 or _marks(error) & _RATE_LIMITED
+        return Overloaded(
+            "The provider has no room now; please try again later.",
+            code="no_endpoint",
+            retry_after=delay or _WAIT,
+            metadata=metadata,
+        ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
+    if status in _ABOUT_REQUEST:
+        return _about_request(status, error, metadata, dialect)
+    if status in _TIMED_OUT:
+        return UpstreamFailed(
+            "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
+        ).caused_by(ErrorClass.TIMEOUT)
+    cause = ErrorClass.SERVER_ERROR if status >= 500 else ErrorClass.INVALID_REQUEST
+    return UpstreamFailed(
+        f"The provider failed with status {status}.", metadata=metadata
+    ).caused_by(cause)
+
+
+def _about_us(
+    status: int, error: Mapping[str, object], delay: int | None
+) -> tuple[str, ErrorClass] | None:
+    """Return what is wrong with our key, account or address, by the status or in words.
+
+    A quota with a time to wait is one that is filled again: a limit.
+    """
+    marks, words = _marks(error), str(error.get("message"))
+    if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
+        return _CONFIGURED_WRONG[401]
+    if status in (400, 403, 429) and (
+        marks & _OUR_BILL_CODES or (delay is None and _ABOUT_OUR_BILL.search(words))
+    ):
+        return _CONFIGURED_WRONG[402]
+    return _CONFIGURED_WRONG.get(status)
+
+
+def _marks(error: Mapping[str, object]) -> set[str]:
+    return {str(error.get("code")), str(error.get("type"))}
 
 
 def said(body: bytes) -> str:
     """Return the server's message in an error body, made safe; empty if there is none."""
     return phrase(_error(body).get("message"))
-
-
-def retry_after(headers: Mapping[str, str]) -> int:
-    """Seconds to wait by ``Retry-After`` (seconds or a date, RFC 9110, 10.2.3), at least 1.
-
-    A date is compared with the server's own clock where it tells it.
-    """
-    text = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(text)
-    except ValueError:
-        until, now = _date(text), _date(headers.get("date", "")) or datetime.now(UTC)
-        seconds = (until - now).total_seconds() if until is not None else _WAIT
-    if not math.isfinite(seconds):
-        return _WAIT
-    return min(max(math.ceil(seconds), _WAIT), _MAX_WAIT)
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _error(body: bytes) -> dict[str, Any]:
@@ -154,7 +174,12 @@ def _error(body: bytes) -> dict[str, Any]:
         found = found[0]
     if not isinstance(found, dict):
         return {}
-    return _fields(found.get("error") or found)
+    return {**_delays(found), **_fields(found.get("error") or found)}
+
+
+def _delays(answer: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what stands beside the error and says how long to wait."""
+    return {name: answer[name] for name in DELAY_NAMES if name in answer}
 
 
 def _fields(error: object) -> dict[str, Any]:
@@ -229,7 +254,7 @@ def _too_long(found: Overflow, metadata: dict[str, object]) -> ServiceError:
             "max_tokens": found.output,
             "context_length": found.context,
         },
-    )
+    ).caused_by(ErrorClass.CONTEXT_LENGTH)
 
 
 def _about_request(
@@ -254,5 +279,10 @@ def _param(value: object, dialect: Dialect | None) -> str | None:
     return value if re.split(r"[.\[]", value, maxsplit=1)[0] in _PARAMETERS else None
 
 
-def _is_full(headers: Mapping[str, str], error: Mapping[str, object]) -> bool:
-    return "retry-after" in headers or error.get("type") in _LOADING
+def _is_full(
+    status: int, headers: Mapping[str, str], error: Mapping[str, object], delay: int | None
+) -> bool:
+    if status in _FULL or (status == 413 and _marks(error) & _RATE_LIMITED):
+        return True
+    loads = "retry-after" in headers or delay is not None or error.get("type") in _LOADING
+    return status == 503 and loads

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec import Struct
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import ArrivalSink, Batch, Usage
 from causerie.protocol.partial import Partial, Trail
@@ -156,6 +157,9 @@ class ProviderReply(Struct, eq=False):
                     await self._read_large(whole)
         except TransportFailed as failure:
             raise failed(failure) from failure
+        except InvalidRequest as failure:
+            provider.private(failure)
+            raise
         return self._batch or await self._rest()
 
     async def _rest(self) -> Batch:

@@ -46,6 +46,7 @@ class Attempt(Struct, eq=False):
     _entry: AbstractAsyncContextManager[QueuePlace] | None = None
     _reply: AbstractAsyncContextManager[TargetReply] | None = None
     _there: bool = False  # whether it counts as under way
+    reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _trial: bool = False  # whether this one finds out if the target is there again
     _answered: bool = False
@@ -120,6 +121,7 @@ class Attempt(Struct, eq=False):
         self.target_state.latency_stats.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
             failure.changes = failure.changes or self.answer.changes
+            self.reached = "upstream_status" in failure.metadata or self.answer.usage().prompt > 0
             self.answer = SILENCE  # it costs nothing
             self.target_state.failed(failure)
         if (left := self.leave()) is not None:

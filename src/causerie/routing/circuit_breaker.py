@@ -9,6 +9,10 @@ off is broken too.
 
 One failure is enough for a target that has answered nothing lately. While an active check fails,
 the target stays down; no request tries it before a check has succeeded.
+
+A target that rejects what it is asked, whoever asks (the key, the model, what is paid for), is
+there, so no check can tell that it does. After ``THRESHOLD`` rejections in a row it is rejecting,
+until a reply starts: one request tries it about once a minute.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ LONGEST_WAIT_SECONDS = 60.0
 LONGEST_FULL_SECONDS = 300.0
 _TRIAL_SECONDS = 120.0  # a trial that has not ended by then no longer keeps others away
 
-State = Literal["up", "full", "down", "trying", "half_open"]
+State = Literal["up", "full", "down", "rejecting", "trying", "half_open"]
 
 
 class CircuitBreaker:
@@ -33,8 +37,8 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
-        "clock", "open", "reason", "well",
+        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_rejected_until",
+        "_rejections", "_trial_until", "_waits", "clock", "open", "reason", "well",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
@@ -47,6 +51,8 @@ class CircuitBreaker:
         self._down_until = 0.0
         self._full_until = 0.0
         self._trial_until = 0.0
+        self._rejections = 0
+        self._rejected_until = 0.0
         self.reason = ""
         self.well = True
 
@@ -54,6 +60,16 @@ class CircuitBreaker:
     def failures(self) -> int:
         """Failures in a row."""
         return self._failures
+
+    @property
+    def rejections(self) -> int:
+        """Rejections in a row."""
+        return self._rejections
+
+    @property
+    def rejecting(self) -> bool:
+        """Return true until a reply starts, also while one request tries it."""
+        return self._rejections >= THRESHOLD
 
     def state(self) -> State:
         """Return the state now.
@@ -71,7 +87,11 @@ class CircuitBreaker:
                 return "trying"
         if now < self._full_until:
             return "full"
-        return "half_open" if self.open else "up"
+        if self.open or not self.rejecting:
+            return "half_open" if self.open else "up"
+        if now < self._rejected_until:
+            return "rejecting"
+        return "trying" if now < self._trial_until else "half_open"
 
     def admits(self) -> bool:
         """Return true if a request may be sent to it now."""
@@ -83,6 +103,7 @@ class CircuitBreaker:
             "down": self._down_until,
             "trying": self._trial_until,
             "full": self._full_until,
+            "rejecting": self._rejected_until,
         }.get(self.state(), 0.0)
         return max(until - self.clock(), 0.0)
 
@@ -98,20 +119,40 @@ class CircuitBreaker:
         self._trial_until = 0.0
 
     def answers(self) -> None:
-        """A reply has started, or a request was refused: it is there."""
+        """A reply has started."""
         if not self.well:
-            self._failures = min(self._failures, THRESHOLD - 1)
-            self.open = self._absent = False
-            self._down_until = self._full_until = self._trial_until = 0.0
-            self.well = not self._failures
+            self._rejections = 0
+            self._rejected_until = 0.0
+            self._is_there()
+
+    def refuses(self) -> None:
+        """It has refused a request for what that one says, so it is there."""
+        if not self.well:
+            self._is_there()
+
+    def _is_there(self) -> None:
+        self._failures = min(self._failures, THRESHOLD - 1)
+        self.open = self._absent = False
+        self._down_until = self._full_until = self._trial_until = 0.0
+        self.well = not self._failures and not self._rejections
+
+    def rejects(self, reason: str) -> None:
+        """It has refused what any request asks of it: the key, the model, or the account."""
+        self._is_there()
+        self._rejections += 1
+        self.well = False
+        self.reason = reason
+        now = self.clock()
+        if self.rejecting and now >= self._rejected_until:
+            self._rejected_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
 
     def succeeded(self) -> None:
         """A whole reply has come."""
         if not self.well:
             self.well = True
             self.open = self._absent = False
-            self._failures = self._waits = 0
-            self._down_until = self._full_until = self._trial_until = 0.0
+            self._failures = self._waits = self._rejections = 0
+            self._down_until = self._full_until = self._trial_until = self._rejected_until = 0.0
             self.reason = ""
 
     def back(self) -> None:

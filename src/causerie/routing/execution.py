@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import field
 
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed, forget_frames
+from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed, forget_frames
 from causerie.protocol.events import (
     ArrivalSink,
     Batch,
@@ -31,6 +31,7 @@ from causerie.routing.target_selector import SLOWER, TargetSelector
 from causerie.routing.target_state import TargetState
 
 _FIRST_PAUSE_SECONDS = 0.25
+_BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun
 
 
 class ReplyObserver(Protocol):
@@ -164,6 +165,8 @@ class Execution(TargetSelector, eq=False):
 
     async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
         """Return an attempt that continues the reply; the same one if only its end was missing."""
+        if failure.error_class in _BROKEN:
+            failure.caused_by(ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
         ending: list[Event] = []
         if passed.finished < request.n:

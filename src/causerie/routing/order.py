@@ -6,7 +6,8 @@ more than its share and a quarter. That is the one that answered it last, else
 the one of rendezvous hashing (Thaler, Ravishankar 1998) with weights and
 bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
 The rest follow by what is under way there for their weight. Of the targets that
-cannot be asked now only the one that is back soonest is tried, at last.
+cannot be asked now only the one that is back soonest is tried, and of those that
+reject all requests one behind that.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ def order(
         else:
             resting.append(target_state)
     resting.sort(key=lambda target_state: target_state.breaker.wait())
+    rejecting = [one for one in resting if one.breaker.state() == "rejecting"]
+    down = [one for one in resting if one not in rejecting]
     ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
         ordered += _group(group, target_states, request, chance, last)
-    return ordered + resting[:1]
+    return ordered + down[:1] + rejecting[:1]
 
 
 def _group(

@@ -5,7 +5,8 @@ Knows nothing of what becomes of the reply once it has started.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ from causerie.routing.attempt import Attempt
 from causerie.routing.context import RoutingContext
 from causerie.routing.hedge import race
 from causerie.routing.order import affinity_key, order
-from causerie.routing.target_state import TargetState, wait_of
+from causerie.routing.target_state import TargetState, cause_of, wait_of
 
 SLOWER = "slower"
 _LEFT = "left"
@@ -32,6 +33,10 @@ _NAMED = 4
 _NEXT_STEP = (
     "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
     "test the server with `causerie probe`."
+)
+_OPERATOR = (
+    "The operator finds the cause in the service's log and at `/health`, and can test the server "
+    "with `causerie probe`."
 )
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
@@ -54,6 +59,7 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
     uncounted: int = 0  # of those tried, who cost nothing of the budget
+    reached: bool = False  # whether a target has had the request
     _seconds: float = 0.0  # in which nobody answered
     _hedge: Attempt | None = None  # the second who was asked, where the first was slow
 
@@ -78,7 +84,7 @@ class TargetSelector(Struct, eq=False):
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
         """Record that the target which answered has broken off."""
         self._seconds += attempt.began - attempt.started
-        attempt.failure = failure.code
+        attempt.failure = cause_of(failure)
 
     def target_states(self) -> Sequence[TargetState]:
         """Return the targets that may be asked now, in order."""
@@ -99,7 +105,7 @@ class TargetSelector(Struct, eq=False):
         hopeless = False
         failures: dict[TargetState, ServiceError] = {}
         for target_state in target_states:
-            if target_state in failures:
+            if target_state in failures or (failures and self._is_short(target_state, failures)):
                 continue
             attempt = Attempt(target_state, self._request(target_state), partial)
             try:
@@ -118,7 +124,7 @@ class TargetSelector(Struct, eq=False):
                 self._abandoned(attempt)
                 raise
             else:
-                self.attempt = attempt
+                self.attempt, self.reached = attempt, True
                 self._served(attempt.target_state.name)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
@@ -177,6 +183,21 @@ class TargetSelector(Struct, eq=False):
                 return self.request.within(one.bounds)
         return self.request
 
+    def _is_short(
+        self, target_state: TargetState, failures: Mapping[TargetState, ServiceError]
+    ) -> bool:
+        """Return true if its context is known to be no longer than one that was too short."""
+        told = [
+            failure.metadata.get("context_length")
+            for failure in failures.values()
+            if failure.code == "context_length_exceeded"
+        ]
+        short = max((length for length in told if isinstance(length, int)), default=0)
+        lengths = [
+            one.bounds.context_length for one in self.candidates if one.name == target_state.name
+        ]
+        return any(length is not None and length <= short for length in lengths)
+
     def _abandoned(self, attempt: Attempt) -> None:
         """Take who has the request, where nobody waits for it any more, as who served it.
 
@@ -192,12 +213,13 @@ class TargetSelector(Struct, eq=False):
 
     def _note(self, attempt: Attempt, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
-        attempt.failure = SLOWER if failure is None else failure.code
+        attempt.failure = SLOWER if failure is None else cause_of(failure)
         if failure is not None:
             failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self.uncounted += at_once
+        self.reached = self.reached or attempt.reached
         if attempt.partial is None:
             self.served_by = attempt.target  # nobody has answered yet
 
@@ -210,30 +232,33 @@ class TargetSelector(Struct, eq=False):
     ) -> ServiceError:
         """Return the error for the client when no target answers."""
         telling = [one for one in failures if not _unable(one)]
-        failure = telling[-1] if telling else next(iter(failures), None)
+        passing = [one for one in telling if one.retryable] or telling
+        failure = passing[-1] if passing else next(iter(failures), None)
         rests = {
             one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
         }
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
-            wait = max(1, round(min(rests.values(), default=1.0)))
+            wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
-            return Overloaded(
+            exhausted = Overloaded(
                 f"No target of this model answers now ({_listed(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
             )
+            return exhausted if failure is None else exhausted.caused_by(failure.error_class)
         if isinstance(failure, Overloaded):  # of those that are full, who has room first
             failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
             for target_state in target_states:
                 rests.pop(target_state.name, None)
-            sooner = max(1, round(min(rests.values(), default=wait_of(failure))))
+            sooner = max(1, math.ceil(min(rests.values(), default=wait_of(failure))))
             if sooner < wait_of(failure):  # of those that rest only one was asked
                 failure.headers["Retry-After"] = str(sooner)
         if isinstance(failure, UpstreamFailed):
+            next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
                 f"No target of this model answered ({_listed(self.candidates)}). {_last(failure)} "
-                f"Try again later; {_NEXT_STEP}"
+                f"{next_step}"
             )
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)

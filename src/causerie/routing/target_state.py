@@ -26,7 +26,7 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 class TargetStatus(Struct, frozen=True):
     """State of a target; ``wait_seconds`` until it is asked again.
 
-    ``answered`` counts the requests that it began to answer, ``failed`` by their codes those that
+    ``answered`` counts the requests that it began to answer, ``failed`` by their causes those that
     failed there, both since it was made; ``calls`` its delivered calls that were checked, by class.
     """
 
@@ -72,7 +72,7 @@ class TargetState:
         self.call_stats = CallStats(breaker.clock)
         self.in_flight = 0
         self.answered = 0  # requests that it began to answer, ever
-        self.failures: Counter[str] = Counter()  # requests that failed, ever, by code
+        self.failures: Counter[str] = Counter()  # requests that failed, ever, by cause
 
     def enter(self) -> None:
         """A request is under way there."""
@@ -84,18 +84,29 @@ class TargetState:
 
     def failed(self, failure: ServiceError) -> None:
         """Draw the conclusion from a failure."""
-        self.failures[failure.code] += 1
-        if isinstance(failure, (Overloaded, RateLimited)):
+        cause, reason = failure.error_class, cause_of(failure)
+        self.failures[reason] += 1
+        if cause is not None and cause.is_rejection:
+            failure.metadata.setdefault("target", self.name)
+            self._rejected(failure, reason)
+        elif isinstance(failure, (Overloaded, RateLimited)):
             if not _is_bound_of_ours(failure):
-                self.breaker.full(wait_of(failure), failure.code)
+                self.breaker.full(wait_of(failure), reason)
         elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
             failure.metadata.setdefault("target", self.name)
             was_open = self.breaker.open
-            self.breaker.failed(failure.code, proven=self.proven)
+            self.breaker.failed(reason, proven=self.proven)
             self.latency_stats.failed()
             self._tell_opening(failure, was_open=was_open)
         else:
-            self.breaker.answers()  # whoever refuses a request is there
+            self.breaker.refuses()
+
+    def _rejected(self, failure: ServiceError, reason: str) -> None:
+        was_rejecting = self.breaker.rejecting
+        self.breaker.rejects(reason)
+        self.latency_stats.failed()
+        if self.breaker.rejecting and not was_rejecting:
+            log.warning("target rejecting", target=self.name, code=reason, reason=str(failure))
 
     @property
     def proven(self) -> bool:
@@ -105,7 +116,7 @@ class TargetState:
     def absent(self, failure: ServiceError) -> None:
         """Record that an active check failed."""
         was_open = self.breaker.open
-        self.breaker.absent(failure.code, proven=self.proven)
+        self.breaker.absent(cause_of(failure), proven=self.proven)
         self._tell_opening(failure, was_open=was_open)
 
     def told_down(self, seconds: float, reason: str) -> None:
@@ -120,7 +131,7 @@ class TargetState:
             log.warning(
                 "target down",
                 target=self.name,
-                code=failure.code,
+                code=cause_of(failure),
                 reason=str(failure),
                 cause=str(failure.__cause__ or ""),
             )
@@ -131,8 +142,9 @@ class TargetState:
         A target is ``up`` only where nothing is held against it or where it has answered a
         request in the last minutes.
         """
-        state = self.breaker.state()
-        if state == "up" and self.breaker.failures and not self.proven:
+        breaker = self.breaker
+        state = breaker.state()
+        if state == "up" and (breaker.failures or breaker.rejections) and not self.proven:
             return "half_open"
         return state
 
@@ -165,6 +177,12 @@ class TargetState:
             uptime_day=latency_stats.uptime(1440),
             calls_day=self.call_stats.day(),
         )
+
+
+def cause_of(failure: ServiceError) -> str:
+    """Return the class of a failure at a target; its code where it has none."""
+    cause = failure.error_class
+    return failure.code if cause is None else cause.value
 
 
 def wait_of(failure: ServiceError) -> float:

@@ -23,7 +23,7 @@ ALERT_NAMES: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_e
 EmailAddress = Annotated[
     str,
     Meta(
-        pattern=r"^[^\s@<>,;]{1,64}@[^\s@<>,;]{1,255}\Z",
+        pattern=r"^[^\s@<>,;:()\[\]\\\"]{1,64}@[^\s@<>,;:()\[\]\\\"]{1,255}\Z",
         extra={"words": "an address like `ops@example.org`"},
     ),
 ]

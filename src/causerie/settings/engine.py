@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings.provider import TlsSettings
-from causerie.settings.values import Count, KeyPlace, Natural, Size, Text, WebAddress, byte_count
+from causerie.settings.values import (
+    Count,
+    KeyPlace,
+    Natural,
+    Size,
+    Text,
+    VariableName,
+    WebAddress,
+    byte_count,
+)
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -18,6 +27,15 @@ Replicas = Annotated[
     Meta(
         description="How many processes run the model, as one pool. Options are those of each, "
         "which has its share of the cores and of the memory."
+    ),
+]
+
+Variables = Annotated[
+    tuple[VariableName, ...],
+    Meta(
+        description="Names of further variables of the service's environment that the engine's "
+        'process gets, like `"HF_TOKEN"`. Without them it gets those of its libraries and devices '
+        "only."
     ),
 ]
 
@@ -36,6 +54,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
         tuple[Text, ...],
         Meta(description="Further arguments of `command`, as documented there."),
     ] = ()
+    environment: Variables = ()
     replicas: Replicas = 1
     devices: Annotated[
         tuple[Text, ...],
@@ -120,6 +139,7 @@ class OpenVino(Struct, frozen=True, kw_only=True):
         Meta(description="Requests at the same time. Unset: 16."),
     ] = None
     threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+    environment: Variables = ()
 
 
 class KvEvents(Struct, frozen=True, kw_only=True):
@@ -220,6 +240,7 @@ class Vllm(Struct, frozen=True, kw_only=True):
         tuple[Text, ...],
         Meta(description="Further arguments of `vllm serve`, as documented there."),
     ] = ()
+    environment: Variables = ()
 
     @property
     def elsewhere(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ KEYS: Mapping[Section, str] = {"providers": "key", "webhooks": "secret"}
 """Setting of the file that says where a key is found, which an entry keeps apart."""
 DEFAULT_DOORS: Mapping[str, str] = {"gateway": "aliases", "router": "catalog"}
 """Doors that are there by default, by what is behind them. Their kinds are their names."""
+_ENGINES = ("llamacpp", "openvino", "vllm", "fake")
 _PLACE = "only the file may name a place on this machine"
 _PROGRAM = "only the file may say how a program is started"
 _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
@@ -46,6 +47,7 @@ _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
         **dict.fromkeys(("vllm.key", "vllm.tls"), _PLACE),
         **dict.fromkeys(("llamacpp.command", "llamacpp.args"), _PROGRAM),
         **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),
+        **dict.fromkeys((f"{engine}.environment" for engine in _ENGINES[:3]), _PROGRAM),
         "keys": "only the file may hold digests of keys",
     },
     "webhooks": dict.fromkeys(("secret", "ca_file"), _PLACE),
@@ -57,7 +59,6 @@ _COMPLETED: Mapping[Section, Sequence[str]] = {
     "doors": ("models", "limits", "unknown_params", "reasoning"),
 }
 """Settings that an entry may add to what the file names, where the file does not set them."""
-_ENGINES = ("llamacpp", "openvino", "vllm", "fake")
 
 
 def tables_of(settings: Settings, section: Section) -> Sequence[Any]:

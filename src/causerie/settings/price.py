@@ -7,6 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from causerie.protocol.numbers import money
+
 Money = Annotated[
     str,
     Meta(
@@ -50,7 +52,7 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
             completion=_one(self.completion),
             cached=None if self.cached is None else _one(self.cached),
             reasoning=None if self.reasoning is None else _one(self.reasoning),
-            request=Decimal(self.request),
+            request=money(self.request),
         )
 
 
@@ -66,4 +68,4 @@ class TokenPriceSettings(Struct, frozen=True, kw_only=True):
 
 
 def _one(million: str) -> Decimal:
-    return Decimal(million) / 1_000_000
+    return money(million) / 1_000_000

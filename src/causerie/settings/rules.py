@@ -29,7 +29,7 @@ from causerie.settings.provider_rules import provider_rules
 from causerie.settings.public_chat import public_chat_rules
 from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
-from causerie.settings.store import ConsoleSettings, store_rules
+from causerie.settings.store import store_rules
 from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.vllm_rules import vllm_rules
 
@@ -42,7 +42,8 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
-    yield from _console(settings.console)
+    yield from _networks(("console", "proxies"), settings.console.proxies)
+    yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
@@ -58,12 +59,12 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _console(console: ConsoleSettings) -> Iterator[Broken]:
-    for network in console.proxies:
+def _networks(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
+    for network in networks:
         try:
             ipaddress.ip_network(network)
         except ValueError as error:
-            yield Broken(("console", "proxies"), f"holds no network: {error}")
+            yield Broken(at, f"holds no network: {error}")
 
 
 def _names(settings: Settings) -> Iterator[Broken]:

@@ -35,6 +35,7 @@ from causerie.settings.values import (
     ModelPattern,
     Name,
     Natural,
+    Network,
     Origin,
     Patience,
     Prefix,
@@ -145,6 +146,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 1_200_000
     max_messages: Annotated[Count, Meta(description="Most messages in one request.")] = 4096
+    private_networks: Annotated[
+        tuple[Network, ...] | None,
+        Meta(
+            description="Networks that requests of this service to providers, webhooks and sign-in "
+            "providers may go to, apart from public addresses; `[]`: none. Unset: they may go to "
+            "any address."
+        ),
+    ] = None
     docs: Annotated[bool, Meta(description="Whether `/docs` and `/openapi.json` are served.")] = (
         True
     )

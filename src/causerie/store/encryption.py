@@ -38,6 +38,40 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
     return len(stale)
 
 
+async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
+    """Return the entries of the configuration whose credentials no key opens, by kind and name.
+
+    Raises :class:`~causerie.errors.StoreUnavailable`.
+    """
+    table = configuration_entries
+    query = select(table.c.id, table.c.kind, table.c.name, table.c.credential)
+    found = []
+    async with database.reading() as connection:
+        rows = await connection.execute(
+            query.where(table.c.credential.is_not(None)).order_by(table.c.kind, table.c.name)
+        )
+        for id, kind, name, kept in rows:
+            try:
+                cipher.open(kept, purpose_of_entry(id))
+            except WrongKey:
+                found.append(f"{kind.replace('_', ' ')} {name}")
+    return found
+
+
+async def holds_secrets(database: Database) -> bool:
+    """Return true if anything in the database is encrypted.
+
+    Raises :class:`~causerie.errors.StoreUnavailable`.
+    """
+    entries = select(configuration_entries.c.credential)
+    entries = entries.where(configuration_entries.c.credential.is_not(None)).limit(1)
+    async with database.reading() as connection:
+        if (await connection.execute(entries)).first() is not None:
+            return True
+        secrets = await connection.execute(select(totp.c.secret))
+        return any(is_sealed(secret) for (secret,) in secrets)
+
+
 def purpose(user_id: str) -> str:
     """Return the purpose that a two-factor secret is sealed for."""
     return f"totp:{user_id}"

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
+from causerie.runtime.public_addresses import Network
 from causerie.transport.address import Address
 from causerie.transport.connection import ClientConnection
-from causerie.transport.dialing import dial, dial_socket
+from causerie.transport.dialing import Route, dial, dial_socket
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -43,6 +44,8 @@ class Reach:
     """Limit on open connections; further requests wait for one."""
     idle_seconds: float = 30.0
     """Idle connections are closed after this time; with 0 after every response."""
+    networks: Sequence[Network] | None = None
+    """Networks that may be dialled apart from public addresses; ``None``: any address."""
     socket: str | None = None
     """Path of the server's Unix socket; nothing is sent to host and port of the address then."""
 
@@ -54,6 +57,7 @@ class HttpClient:
         self.address = Address.parse(base_url)
         self._reach = reach
         self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
+        self._route = Route(self._proxy, reach.networks)
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
@@ -243,7 +247,7 @@ class HttpClient:
             address if reach.host is None else replace(address, host=reach.host),
             tls=self._tls,
             server_name=reach.server_name or (address.host if reach.host else None),
-            proxy=self._proxy,
+            route=self._route,
             seconds=reach.connect_seconds,
         )
 

@@ -5,15 +5,30 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import cast
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, cast
 
+from causerie.runtime.public_addresses import Network, is_public
 from causerie.transport.address import Address
 from causerie.transport.connection import ClientConnection
 from causerie.transport.errors import TransportFailed
 
 _MAX_ANSWER_BYTES = 16 * 1024
+_STATUS_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a host is reached."""
+
+    proxy: Address | None = None
+    networks: Sequence[Network] | None = None
+    """Networks that may be dialled apart from public addresses; ``None``: any address. A proxy
+    resolves names itself, so it decides in their place.
+    """
 
 
 async def dial(
@@ -22,23 +37,60 @@ async def dial(
     *,
     tls: ssl.SSLContext | None,
     server_name: str | None,
-    proxy: Address | None,
+    route: Route,
     seconds: float,
 ) -> None:
     """Connect ``connection`` within ``seconds``; raises :class:`TransportFailed`."""
+    proxy = route.proxy
     async with _told(address.place, seconds):
         if proxy is not None and address.tls:
             await _through(connection, address, tls, server_name, proxy)
             return
         first = address if proxy is None else proxy
         context = tls if first.tls else None
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection,
-            first.host,
+        hosts: Sequence[str] = (first.host,)
+        if proxy is None and route.networks is not None:
+            hosts = await _allowed(address, route.networks)
+        await _connect(
+            connection,
+            hosts,
             first.port,
             ssl=context or (ssl.create_default_context() if first.tls else None),
             server_hostname=(server_name or first.host) if first.tls else None,
         )
+
+
+async def _connect(
+    connection: ClientConnection, hosts: Sequence[str], port: int, **options: Any
+) -> None:
+    """Connect to the first host that accepts."""
+    loop = asyncio.get_running_loop()
+    for left, host in enumerate(hosts, 1 - len(hosts)):
+        try:
+            await loop.create_connection(lambda: connection, host, port, **options)
+        except ssl.SSLError:
+            raise
+        except OSError:
+            if not left:
+                raise
+        else:
+            return
+
+
+async def _allowed(address: Address, networks: Sequence[Network]) -> Sequence[str]:
+    """Return the IP addresses of a host, all of which must be allowed.
+
+    They are dialled as they were checked, so that no second look-up can lead elsewhere.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    hosts = list(dict.fromkeys(str(place[0]) for *_, place in found))
+    for host in hosts:
+        number = ip_address(host.partition("%")[0])
+        if not is_public(number) and not any(number in network for network in networks):
+            words = f"{address.place} leads to an address that is not public"
+            raise _failed("private", f"{words}, and in none of `server.private_networks`")
+    return hosts
 
 
 async def dial_socket(connection: ClientConnection, path: str, place: str, seconds: float) -> None:
@@ -122,7 +174,7 @@ class _Tunnel(asyncio.Protocol):
             return
         if b"\r\n\r\n" in self._held:
             parts = self._held.split(b" ", 2)
-            valid = len(parts) > 1 and parts[1].isdigit()
+            valid = len(parts) > 1 and len(parts[1]) == _STATUS_DIGITS and parts[1].isdigit()
             self._answered.set_result(int(parts[1]) if valid else 0)
         elif len(self._held) > _MAX_ANSWER_BYTES:
             self._answered.set_result(0)

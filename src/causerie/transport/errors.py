@@ -7,6 +7,7 @@ from typing import Literal
 Kind = Literal[
     "dns",
     "refused",
+    "private",
     "tls",
     "proxy",
     "connect_timeout",

@@ -9,7 +9,7 @@ from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.workers.layout import BREAKER_WORDS
 from causerie.workers.shared_memory import SharedMemory
 
-_REASON = 8  # the first word of the text
+_REASON = 10  # the first word of the text
 _REASON_BYTES = 8 * (BREAKER_WORDS - _REASON)
 
 T = TypeVar("T", bound=float)
@@ -44,6 +44,8 @@ class SharedCircuitBreaker(CircuitBreaker):
     _down_until = _Word(float, 5)
     _full_until = _Word(float, 6)
     _trial_until = _Word(float, 7)
+    _rejections = _Word(int, 8)
+    _rejected_until = _Word(float, 9)
 
     def __init__(
         self,
@@ -71,13 +73,14 @@ class SharedCircuitBreaker(CircuitBreaker):
     def reason(self) -> str:
         """Why it was opened or is full, in a code."""
         start = self.at + _REASON
-        return bytes(self._memory.numbers[start : start + 8].cast("B")).rstrip(b"\0").decode()
+        end = self.at + BREAKER_WORDS
+        return bytes(self._memory.numbers[start:end].cast("B")).rstrip(b"\0").decode()
 
     @reason.setter
     def reason(self, code: str) -> None:
         start = self.at + _REASON
         text = code.encode("ascii", "replace")[:_REASON_BYTES].ljust(_REASON_BYTES, b"\0")
-        self._memory.numbers[start : start + 8] = memoryview(text).cast("q")
+        self._memory.numbers[start : self.at + BREAKER_WORDS] = memoryview(text).cast("q")
 
     def reset(self) -> None:
         """Hold nothing against the target any more."""
@@ -100,6 +103,17 @@ class SharedCircuitBreaker(CircuitBreaker):
         if not self.well:
             with self._memory:
                 super().succeeded()
+
+    def refuses(self) -> None:
+        """As in the base."""
+        if not self.well:
+            with self._memory:
+                super().refuses()
+
+    def rejects(self, reason: str) -> None:
+        """As in the base."""
+        with self._memory:
+            super().rejects(reason)
 
     def failed(self, reason: str, *, proven: bool = True) -> None:
         """As in the base."""

@@ -15,7 +15,7 @@ from causerie.workers.shared_memory import MEMBERS
 MINUTE = 600
 """Ticks of a tenth of a second."""
 WINDOW_WORDS = 8 + MEMBERS + 3 * MINUTE
-BREAKER_WORDS = 16
+BREAKER_WORDS = 18
 SLOTS_WORDS = MEMBERS
 TARGET_WORDS = BREAKER_WORDS + SLOTS_WORDS
 _MOST_WINDOWS = 1024

@@ -27,6 +27,7 @@ from causerie.chat.schema.names import plain
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.placing import placed
 from causerie.chat.schema.refusal import step
+from causerie.protocol.numbers import whole_number
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _VALUES = frozenset({"const", "enum"})
@@ -65,7 +66,8 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
     for part in reference.removeprefix("#").split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(found, list):
-            found = found[int(name)] if name.isdecimal() and int(name) < len(found) else {}
+            index = whole_number(name)
+            found = found[index] if index is not None and index < len(found) else {}
         else:
             found = found.get(name, {}) if isinstance(found, Mapping) else {}
     return found if isinstance(found, Mapping | bool) else {}

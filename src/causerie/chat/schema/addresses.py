@@ -12,6 +12,7 @@ from urllib.parse import unquote, urljoin
 from causerie.chat.schema.keywords import is_applied
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import MAX_DEPTH
+from causerie.protocol.numbers import whole_number
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
@@ -107,7 +108,8 @@ class Addresses:
         for part in place.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list):
-                found = found[int(key)] if key.isdecimal() and int(key) < len(found) else None
+                index = whole_number(key)
+                found = found[index] if index is not None and index < len(found) else None
             else:
                 found = found.get(key) if isinstance(found, Mapping) else None
             base = _base_of(found, base)

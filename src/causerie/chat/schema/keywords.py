@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from functools import lru_cache
 from urllib.parse import quote
+
+from causerie.protocol.nearest import NameIndex, nearest
 
 _LONGEST_NAME = 60  # of what a header names
 
@@ -158,6 +158,8 @@ APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties",
 
 _REFUSED = frozenset({"$dynamicRef", "$recursiveRef"})
 _RULES = ENFORCED | _REFUSED
+_INDEX = NameIndex(_RULES)
+_MOST_DISTANCE = 0.25
 
 
 def is_applied(key: str) -> bool:
@@ -188,11 +190,11 @@ def is_unknown(key: str) -> bool:
     return not key.startswith("x-") or key == "x-guidance"
 
 
-@lru_cache(maxsize=512)
 def ignored_keyword(key: str) -> str:
     """Return how a response header names an unknown keyword, and the rule it resembles."""
-    similar = get_close_matches(key[:_LONGEST_NAME], _RULES, n=1, cutoff=0.85)
-    hint = f" (similar to {similar[0]})" if similar else ""
+    name = key[:_LONGEST_NAME]
+    similar = nearest(name, _INDEX.around(name), _MOST_DISTANCE)
+    hint = f" (similar to {similar})" if similar is not None else ""
     return f"keyword {_in_header(key)} ignored{hint}"
 
 

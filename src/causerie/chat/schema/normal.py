@@ -33,6 +33,7 @@ from causerie.chat.schema.values import (
     multiples,
 )
 from causerie.errors import InvalidRequest
+from causerie.protocol.numbers import whole_number
 
 Node = dict[str, object]
 JsonSchema = Mapping[str, object] | bool
@@ -76,6 +77,7 @@ class Rewriter:
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
+    _unknown_keys: set[str] = field(default_factory=set)
     _left: dict[str, str] = field(default_factory=dict)  # by pointer
     _marked: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
@@ -137,6 +139,11 @@ class Rewriter:
         if keyword != "uniqueItems":
             self.checked.add(schema)
 
+    def _ignore_keyword(self, pointer: str, key: str) -> None:
+        if len(self._unknown_keys) < _MOST_IGNORED and key not in self._unknown_keys:
+            self._unknown_keys.add(key)
+            self._ignore(step(pointer, key), words.ignored_keyword(key))
+
     def _ignore(self, pointer: str, name: str) -> None:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
@@ -166,7 +173,7 @@ class Rewriter:
             elif words.is_refused(key):
                 raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
-                self._ignore(step(pointer, key), words.ignored_keyword(key))
+                self._ignore_keyword(pointer, key)
         self._finish(place, out)
         if is_leaky_range(out):
             raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
@@ -243,10 +250,11 @@ class Rewriter:
         found: object = self.root
         for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
+            index = whole_number(key)
             if isinstance(found, Mapping) and key in found:
                 found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
+            elif isinstance(found, list) and index is not None and index < len(found):
+                found = found[index]
             else:
                 raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
         return found

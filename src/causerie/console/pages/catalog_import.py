@@ -26,6 +26,7 @@ from causerie.operations.catalog_import import (
 from causerie.operations.configuring import EntryView
 from causerie.operations.ports import Operations
 from causerie.operations.provider_models import provider_in_force
+from causerie.protocol.numbers import money
 
 _TEMPLATE = "operator/publish.html"
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
@@ -109,7 +110,7 @@ def _price(part: str) -> Callable[[Offer], Decimal | None]:
 
     def of(offer: Offer) -> Decimal | None:
         price = offer.price or offer.price_before
-        return Decimal(price[part]) if price is not None and part in price else None
+        return money(price[part]) if price is not None and part in price else None
 
     return of
 
@@ -127,14 +128,11 @@ _COLUMNS: Mapping[str, Callable[[Offer], Any]] = MappingProxyType(
 
 def _rules(form: FormFields) -> PriceRules:
     """Return the typed rules; raise :class:`InvalidRequest`."""
-    margin = _amount(form, "margin")
-    if margin is not None and Decimal(margin) > _MOST_MARGIN:
+    typed = _amount(form, "margin")
+    margin = None if typed is None else money(typed)
+    if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(
-        Decimal(margin) if margin is not None else None,
-        _amount(form, "prompt"),
-        _amount(form, "completion"),
-    )
+    return PriceRules(margin, _amount(form, "prompt"), _amount(form, "completion"))
 
 
 def _amount(form: FormFields, name: str) -> str | None:

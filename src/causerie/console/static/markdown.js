@@ -281,20 +281,41 @@ function closing(text, from, mark) {
   return -1;
 }
 
+const SHORT = 2048; // characters that may be parsed for each piece
+const GROWTH = 8; // a longer end is parsed again once it has grown by one in so many
+
 /** The blocks of a text that grows. Only the last two can change by what is appended: a line that
- *  has just begun may turn out to belong to the block before it. The others are read once. */
+ *  has just begun may turn out to belong to the block before it. The others are parsed once, and
+ *  long ones of those two seldom, so all work is proportional to the text. What waits to be parsed
+ *  is `rest`. */
 export class GrowingText {
   constructor() {
     this.source = "";
     this.blocks = [];
     this.starts = []; // of each block, in characters
+    this.rest = "";
+    this.parsed = 0; // characters, however often
   }
 
-  /** Read the whole text, of which the beginning was read before; gives its blocks. */
-  read(text) {
-    const now = text.replace(/\r\n?/g, "\n");
-    const keep = now.startsWith(this.source) ? Math.max(this.blocks.length - 2, 0) : 0;
+  /** Read the text, of which the beginning was read before; gives the blocks without `rest`,
+   *  which is empty where the text is `whole`. */
+  read(text, whole = true) {
+    const now = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
+    const grown = now.startsWith(this.source);
+    const keep = grown ? Math.max(this.blocks.length - 2, 0) : 0;
     const from = keep ? this.starts[keep] : 0;
+    const open = now.length - from;
+    const added = now.length - this.source.length;
+    if (grown && added === 0) {
+      this.rest = "";
+      return this.blocks;
+    }
+    if (grown && !whole && open > SHORT && added * GROWTH < open) {
+      this.rest = now.slice(this.source.length);
+      return this.blocks;
+    }
+    this.rest = "";
+    this.parsed += open;
     this.source = now;
     this.blocks.length = this.starts.length = keep;
     let at = from;
@@ -316,8 +337,11 @@ export class Sheet {
     this.shown = []; // the block of each child
   }
 
-  show(text) {
-    const blocks = this.text.read(text);
+  /** Show the text; what is parsed later stands at its end as it is, until the text is `whole`. */
+  show(text, whole = true) {
+    this.rest?.remove();
+    this.rest = null;
+    const blocks = this.text.read(text, whole);
     blocks.forEach((block, index) => {
       const before = this.shown[index];
       this.shown[index] = block;
@@ -330,7 +354,19 @@ export class Sheet {
     });
     while (this.element.children.length > blocks.length) this.element.lastElementChild.remove();
     this.shown.length = blocks.length;
+    if (this.text.rest) {
+      this.rest = document.createTextNode(this.text.rest);
+      endOf(this.element).append(this.rest);
+    }
   }
+}
+
+/** The element that the next words belong to, as far as one can know. */
+function endOf(element) {
+  const code = element.lastElementChild?.querySelector(":scope > pre > code");
+  if (code) return code;
+  const last = element.lastElementChild;
+  return last?.matches("p, ul, ol, li, blockquote") ? endOf(last) : element;
 }
 
 /** Whether it is a listing of which the end was written since. */

@@ -225,30 +225,33 @@ class Reply {
     });
   }
 
-  paint(answer) {
+  /** Show the answer; once it is `whole`, nothing more comes. */
+  paint(answer, whole = false) {
     const { message } = answer;
     const thinks = answer.thoughtAt === null;
     if (message.reasoning_content) {
       this.thought.hidden = false;
-      this.thoughts.show(message.reasoning_content);
+      this.thoughts.show(message.reasoning_content, !thinks || whole);
       part(this.node, "thought-word").textContent = thinks && !answer.endedAt ? "Thinking" : "Thought";
       part(this.node, "thought-time").textContent = thinks ? "" : lasted(answer.thoughtAt - answer.firstAt);
       if (!this.touched) this.thought.open = thinks && this.painting !== null && !answer.endedAt;
     }
-    this.sheet.show(message.content || "");
-    this.calls(message.tool_calls || []);
+    this.sheet.show(message.content || "", whole);
+    this.calls(message.tool_calls || [], whole);
     if (answer.firstAt === null) return;
     this.endWaiting();
     this.state(thinks ? "Thinking" : "Writing");
   }
 
-  calls(calls) {
+  calls(calls, whole) {
     const list = part(this.node, "calls");
     calls.forEach((call, index) => {
       if (!list.children[index]) list.append(clone("call"));
       const node = list.children[index];
       part(node, "name").textContent = call.function.name;
-      part(node, "arguments").textContent = pretty(call.function.arguments);
+      const place = part(node, "arguments");
+      if (whole) place.textContent = pretty(call.function.arguments);
+      else appendTo(place, call.function.arguments);
     });
   }
 
@@ -258,7 +261,7 @@ class Reply {
     this.arriving = null;
     this.finished = answer;
     this.endWaiting();
-    this.paint(answer);
+    this.paint(answer, true);
     this.state("");
     this.facts(answer);
     this.node.querySelector("[data-do=copy]").hidden = !this.text();
@@ -397,6 +400,12 @@ function coded(words) {
   const parts = words.split("`");
   if (parts.length % 2 === 0) return [words]; // one of them has no other
   return parts.map((each, index) => (index % 2 ? code(each) : each));
+}
+
+/** Add to the text of an element what it lacks of a text that grows. */
+function appendTo(place, text) {
+  const shown = place.firstChild ?? place.appendChild(document.createTextNode(""));
+  if (shown.length < text.length) shown.appendData(text.slice(shown.length));
 }
 
 function pretty(text) {

@@ -133,7 +133,7 @@ class LlamaCppEngine(EmbeddedEngine[LlamaCppClient, Launch]):
             child = await spawn(self._launch, *common)
             self._core_user.is_now(partial(_spin, child))
             return child
-        build = await examine(self._launch.command, self._launch.devices)
+        build = await examine(self._launch.command, self._launch.devices, self._launch.environment)
         log.info(
             "native build of llama.cpp",
             model=self._model,

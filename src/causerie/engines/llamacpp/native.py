@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,13 +84,13 @@ def missing(command: str) -> str | None:
     return f'"{command}" does not exist; {advice}'
 
 
-async def examine(command: str, devices: str | None) -> NativeBuild:
+async def examine(command: str, devices: str | None, passed: Collection[str] = ()) -> NativeBuild:
     """Return what the program says of itself; raise :class:`LoadFailed` where it is none.
 
-    It sees only ``devices``, if those are not ``None``.
+    It sees only ``devices``, if those are not ``None``, and gets the variables ``passed``.
     """
     program = await asyncio.to_thread(_found, command)
-    environ = native_environment(devices)
+    environ = environment(devices, passed)
     said = await _said(program, "--version", environ)
     version = _VERSION.search(said)
     if version is None:
@@ -105,15 +105,6 @@ async def examine(command: str, devices: str | None) -> NativeBuild:
         version=f"{number}-b{build}" if build else number,
         gpu=any(not name.startswith(_NO_GPU) for name in devices_found),
     )
-
-
-def native_environment(devices: str | None) -> dict[str, str]:
-    """Return the environment of the program, without options: those are the configuration's."""
-    return {
-        name: value
-        for name, value in environment(devices).items()
-        if not name.startswith("LLAMA_ARG_")
-    }
 
 
 def arguments(

@@ -15,7 +15,6 @@ from causerie.engines.llamacpp.native import (
     any_error,
     arguments,
     check,
-    native_environment,
     unknown_argument,
 )
 from causerie.engines.llamacpp.options import Launch
@@ -24,6 +23,7 @@ from causerie.engines.llamacpp.process import (
     child_of,
     client_of,
     converted_weights,
+    environment,
     load_failure,
 )
 from causerie.engines.llamacpp.prompt_store import PromptStore, files_for, is_possible
@@ -48,7 +48,7 @@ async def spawn_native(
     weights = launch.weights
     if launch.conversion is not None:
         weights = await converted_weights(launch, load_seconds)
-    process = await start_supervisor(native_environment(launch.devices))
+    process = await start_supervisor(environment(launch.devices, launch.environment))
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)

@@ -75,6 +75,8 @@ class LlamaCppOptions:
     """The program of a native build; ``None`` for the package that comes with the service."""
     args: tuple[str, ...] = ()
     """Further arguments of that program."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Launch:
     weights: str
     command: str | None
     args: tuple[str, ...]
+    environment: tuple[str, ...]
     context: int
     parallel: int
     cache_tokens: int
@@ -142,13 +145,12 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = own_size / 1e9 * _CORE_SECONDS_PER_GB / threads
-    alongside = [
-        Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
-    ]
+    alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
         command=options.command,
         args=options.args,
+        environment=options.environment,
         context=context,
         parallel=parallel,
         cache_tokens=cache_tokens,

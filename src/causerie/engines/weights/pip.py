@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from causerie.runtime.child_environment import package_index_environment
+
 PUBLIC_INDEX = "https://{}.{}/simple".format("pypi", "org")
 
 _LINE = re.compile(r"^(global|download|:env:)\.([a-z-]+)=(.+)$")
@@ -38,6 +40,7 @@ async def pip_configuration() -> PipConfiguration:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
+        env=package_index_environment(),
     )
     try:
         output, _ = await child.communicate()

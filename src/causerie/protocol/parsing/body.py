@@ -112,7 +112,7 @@ def read_fields(
         cache_key=_cache_key(fields),
         large=large,
         fallbacks=fallbacks,
-        preferences=read_preferences(fields) if rules.router else INDIFFERENT,
+        preferences=read_preferences(fields, rules) if rules.router else INDIFFERENT,
         unlisted=unlisted,
         function_names=repaired.function_names,
         repairs=repaired.changes,
@@ -207,11 +207,6 @@ def _refuse_known(fields: ObjectReader) -> None:
     modalities = fields.array("modalities", most=8)
     if modalities is not None and modalities != ["text"]:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
-    options = fields.child("stream_options")
-    if options is not None and options.boolean("continuous_usage_stats"):
-        raise unsupported(
-            "stream_options.continuous_usage_stats", "Usage comes once, by `include_usage`."
-        )
 
 
 def _include_usage(fields: ObjectReader) -> bool:

@@ -9,7 +9,6 @@ from causerie.protocol.body_types import MAX_OPTIONS, StructuredOutputs
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     missing,
-    unsupported,
     wrong_type,
     wrong_value,
 )
@@ -66,9 +65,6 @@ def _object(fields: ObjectReader) -> OutputFormat:
 
 
 def _structured(fields: ObjectReader) -> OutputFormat:
-    for name in fields.values:
-        if name not in _KINDS and fields.has(name):
-            raise unsupported(fields.param(name), f"It takes one of {', '.join(_KINDS)}.")
     given = [name for name in _KINDS if fields.has(name)]
     if not given:
         raise InvalidRequest(

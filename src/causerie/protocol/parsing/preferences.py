@@ -6,12 +6,12 @@ our own choice and go to no provider.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import get_args
 
-from causerie.errors import InvalidRequest
-from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling, ProviderPreferences
+from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling
 from causerie.protocol.declaration import declared
+from causerie.protocol.numbers import money
 from causerie.protocol.parameters import MAX_MODELS, RouterParameters
 from causerie.protocol.parsing.fields import (
     ObjectReader,
@@ -20,10 +20,12 @@ from causerie.protocol.parsing.fields import (
     wrong_type,
     wrong_value,
 )
+from causerie.protocol.parsing.known import Known, known_of, refusal, sift
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.preferences import INDIFFERENT, UNBOUNDED, MostPrice, Preferences, SortBy
 
 ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
-_PROVIDER = frozenset(ProviderPreferences.__struct_fields__)
+_KNOWN = Known({each.name: known_of(each.type) for each in declared(RouterParameters)})
 _PRICES = PriceCeiling.__struct_fields__
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
@@ -45,19 +47,23 @@ def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
     return first, tuple(others)
 
 
-def read_preferences(fields: ObjectReader) -> Preferences:
-    """``provider``; the other fields of this door are checked, too."""
+def read_preferences(fields: ObjectReader, rules: ParsingRules) -> Preferences:
+    """``provider``; the other fields of this door are checked, too.
+
+    What none of them has is dropped and named, or refused, as everywhere.
+    """
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
         if fields.array(name, most=MAX_PROVIDER_NAMES):
             raise unsupported(name, "Messages and replies are never altered here; leave it out.")
+    own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
+    _, unlisted = sift(own, _KNOWN)
+    if unlisted is not None and unlisted.names and rules.reject_unknown:
+        raise refusal(own, _KNOWN)
+    dropped = () if unlisted is None else tuple(unlisted.changes)
     provider = fields.child("provider")
     if provider is None:
-        return INDIFFERENT
-    for name in provider.values:
-        if name not in _PROVIDER and provider.has(name):
-            known = ", ".join(sorted(_PROVIDER))
-            raise unsupported(provider.param(name), f"`provider` takes {known}.")
+        return Preferences(dropped=dropped) if dropped else INDIFFERENT
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
@@ -70,6 +76,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_sort(provider),
         max_price=_max_price(provider),
+        dropped=dropped,
     )
 
 
@@ -102,9 +109,6 @@ def _sort(provider: ObjectReader) -> SortBy | None:
     place, name = provider, "sort"
     if isinstance(value, dict):
         place, name = ObjectReader(value, provider.param("sort")), "by"
-        for other in place.values:
-            if other != "by" and place.has(other):
-                raise unsupported(place.param(other), "`provider.sort` takes `by`.")
     word = place.word(name, _SORTS)
     return next((sort for sort in _SORTS if sort == word), None)
 
@@ -113,10 +117,6 @@ def _max_price(provider: ObjectReader) -> MostPrice:
     prices = provider.child("max_price")
     if prices is None:
         return UNBOUNDED
-    for name in prices.values:
-        if name not in _PRICES and prices.has(name):
-            known = ", ".join(_PRICES)
-            raise unsupported(prices.param(name), f"`provider.max_price` takes {known}.")
     return MostPrice(*(_money(prices, name) for name in _PRICES))
 
 
@@ -128,13 +128,8 @@ def _money(prices: ObjectReader, name: str) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong_type(prices.param(name), "a number", value)
     try:
-        money = Decimal(str(value))
-    except InvalidOperation:
-        raise _no_money(prices.param(name)) from None
-    if not money.is_finite() or money < 0:
-        raise _no_money(prices.param(name))
-    return money
-
-
-def _no_money(param: str) -> InvalidRequest:
-    return wrong_value(param, "must be an amount of money, 0 or more.")
+        return money(value)
+    except ValueError as failure:
+        raise wrong_value(
+            prices.param(name), f"must be an amount of money: {failure}."
+        ) from failure

@@ -15,12 +15,11 @@ from typing import Generic, TypeVar
 from causerie.errors import InvalidRequest
 from causerie.protocol.body_types import MAX_INT32
 from causerie.protocol.effort import EFFORTS, USUAL
-from causerie.protocol.parameters import ReasoningBody, ThinkingParameters
+from causerie.protocol.parameters import ThinkingParameters
 from causerie.protocol.parsing.fields import ObjectReader, unsupported
 from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import Thinking
 
-_REASONING_FIELDS = ReasoningBody.__struct_fields__
 _FIELDS = frozenset(ThinkingParameters.__struct_fields__)
 _DEFAULT = Thinking()
 _MAX_WORD = 64
@@ -80,11 +79,6 @@ def _reasoning(body: ObjectReader, rules: ParsingRules) -> ObjectReader:
     fields = body.child("reasoning")
     if fields is None:
         return ObjectReader({})
-    for name in fields.values:
-        if name not in _REASONING_FIELDS and fields.has(name):
-            raise unsupported(
-                fields.param(name), f"`reasoning` takes {', '.join(_REASONING_FIELDS)}."
-            )
     if fields.has("effort") and fields.has("max_tokens"):
         raise InvalidRequest(
             "`reasoning` takes `effort` or `max_tokens`, not both.", param="reasoning"

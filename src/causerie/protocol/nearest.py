@@ -1,0 +1,66 @@
+"""The nearest of many known names to an unknown one, in bounded work.
+
+The distance of two names is the length of what differs between their common beginning and their
+common end. A typing error is in one place, so that is as good as an edit distance, and linear.
+Only neighbours in the order of beginnings and in that of ends are compared, so the number of names
+does not matter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+AROUND = 8
+"""How many names are compared on each side in each of the two orders."""
+_LONGEST = 200
+
+
+class NameIndex:
+    """Known names, in the order of their beginnings and in that of their ends."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        folded = [(_folded(name), name) for name in names]
+        self._by_beginning = sorted(folded)
+        self._by_end = sorted((text[::-1], name) for text, name in folded)
+
+    def around(self, text: str) -> Iterator[str]:
+        """Yield the names that begin or end most like ``text``, at most ``4 * AROUND``."""
+        wanted = _folded(text)
+        yield from _neighbours(self._by_beginning, wanted)
+        yield from _neighbours(self._by_end, wanted[::-1])
+
+
+def nearest(text: str, names: Iterable[str], most: float) -> str | None:
+    """Return the name with the least distance, if it is at most this share of the longer name.
+
+    A name that has one more segment before it (``maker/NAME``) is the same name.
+    """
+    wanted = _folded(text)
+    found = min(((_distance(wanted, _folded(name)), name) for name in names), default=(1.0, ""))
+    return found[1] if found[0] <= most else None
+
+
+def _distance(one: str, other: str) -> float:
+    if one == other.rpartition("/")[2]:
+        return 0.0
+    longest = max(len(one), len(other))
+    begin = _common(one, other)
+    end = _common(one[begin:][::-1], other[begin:][::-1])
+    return (longest - begin - end) / max(longest, 1)
+
+
+def _common(one: str, other: str) -> int:
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return at
+    return min(len(one), len(other))
+
+
+def _neighbours(ordered: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
+    at = bisect_left(ordered, (text, ""))
+    return (name for _, name in ordered[max(at - AROUND, 0) : at + AROUND])
+
+
+def _folded(text: str) -> str:
+    return text[:_LONGEST].casefold()

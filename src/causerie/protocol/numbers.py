@@ -1,0 +1,56 @@
+"""Numbers that are read from outside: amounts of money, and whole numbers as text.
+
+A short text may name a number that fills the memory once it is written out (``1e-50000000``), or
+that no operation can hold (``9e999999``). What these functions return is small, so every operation
+with it is cheap. Only :func:`money` makes a decimal of what came from outside.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+MOST_MONEY = Decimal(10) ** 15
+_LONGEST = 60
+_MOST_BITS = 64
+_MOST_DECIMALS = 30
+
+
+def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decimal:
+    """Return an amount of money from 0, or from its negative if ``signed``, to ``MOST_MONEY``.
+
+    It has at most 30 decimals. Raises :class:`ValueError` for everything else.
+    """
+    try:
+        amount = _decimal(given)
+    except InvalidOperation:
+        raise ValueError("it is no number; an amount looks like 1.50") from None
+    if not amount.is_finite() or (amount.is_signed() and amount and not signed):
+        raise ValueError("an amount is a number from 0, like 1.50")
+    if amount.copy_abs() > MOST_MONEY:
+        raise ValueError(f"an amount is at most {MOST_MONEY:,}")
+    if -_exponent(amount) > _MOST_DECIMALS:
+        raise ValueError(f"an amount has at most {_MOST_DECIMALS} decimals")
+    return amount if amount else Decimal(0)
+
+
+def whole_number(text: str, most: int = 2**31 - 1) -> int | None:
+    """Return a number from 0 to ``most`` in decimal digits, or ``None`` if the text is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
+def _decimal(given: str | int | float | Decimal) -> Decimal:
+    if isinstance(given, Decimal):
+        return given
+    if isinstance(given, int) and given.bit_length() > _MOST_BITS:
+        raise ValueError(f"an amount is at most {MOST_MONEY:,}")
+    text = str(given)
+    if len(text) > _LONGEST:
+        raise ValueError(f"an amount has at most {_LONGEST} characters")
+    return Decimal(text)
+
+
+def _exponent(amount: Decimal) -> int:
+    return int(amount.as_tuple().exponent)

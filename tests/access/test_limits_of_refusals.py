@@ -1,0 +1,171 @@
+"""A request that no target has had takes nothing of limits, whatever refuses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from limitkit import CountedIn, key, model, open_service_view
+from msgspec import structs
+from routingkit import ASK, BROKEN, FULL, REPLY, Scripted
+
+from causerie.access.account_ports import AccountPorts
+from causerie.access.credential import Credential
+from causerie.access.keys import Caller, Named, StaticKeys
+from causerie.access.limits import RateLimiter
+from causerie.access.quota import RateScope, Tokens
+from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
+from causerie.edge.doors import MountedDoor
+from causerie.errors import (
+    ContextLengthExceeded,
+    InvalidRequest,
+    OverBudget,
+    Overloaded,
+    ServiceError,
+    StoreUnavailable,
+    UpstreamFailed,
+)
+from causerie.metering.meter import Meter, Record
+from causerie.pipeline import Pipeline, Scopes
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.protocol.events import Batch, BatchSink, Event, TextDelta
+from causerie.protocol.parsing.rules import HONOURED
+from causerie.routing.router import Router
+
+DOOR = MountedDoor("hosted", "/hosted/v1", kind="hosted", accounts=True)
+MINE = key(requests_per_minute=1000, tokens_per_minute=10_000_000, concurrent=1)
+OTHERS = model(requests_per_minute=1000, concurrent=1)
+NAMES = ("first", "second")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What becomes of one request at a model, and whether a target has it by then."""
+
+    script: Sequence[Event | ServiceError] = REPLY
+    budget: ServiceError | None = None
+    journal: ServiceError | None = None
+    counts: bool = False
+
+
+STEPS: Mapping[str, Callable[[], Step]] = {
+    "budget spent": lambda: Step(budget=OverBudget("Spent.")),
+    "budget not known": lambda: Step(budget=StoreUnavailable()),
+    "no record can be kept": lambda: Step(journal=StoreUnavailable()),
+    "queue full": lambda: Step([Overloaded("Full.")]),
+    "engine loads": lambda: Step([Overloaded("Loads.", code="engine_loading")]),
+    "parameter": lambda: Step([InvalidRequest("No.", code="unsupported_parameter")]),
+    "value": lambda: Step([InvalidRequest("No.")]),
+    "context": lambda: Step(
+        [ContextLengthExceeded(prompt_tokens=9, max_tokens=1, context_length=8)]
+    ),
+    "nobody there": lambda: Step([BROKEN]),
+    "full there": lambda: Step([FULL], counts=True),
+    "refused there": lambda: Step(
+        [UpstreamFailed("No.", metadata={"upstream_status": 401})], counts=True
+    ),
+    "value there": lambda: Step(
+        [InvalidRequest("No.", metadata={"upstream_status": 400})], counts=True
+    ),
+    "lost before an answer": lambda: Step([TextDelta(""), BROKEN], counts=True),
+    "broken off": lambda: Step([*REPLY[:3], BROKEN], counts=True),
+    "answered": lambda: Step(counts=True),
+}
+
+
+class Accounts:
+    """Allowances, keys and the ledger; each does what the step says."""
+
+    step: Step
+
+    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
+        return Caller(key="ck_a", name="", door=door.name)
+
+    def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
+        return (MINE,)
+
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+        if self.step.budget is not None:
+            raise self.step.budget
+        return object()
+
+    def release(self, held: object) -> None:
+        pass
+
+    async def begin_request(self, record: Record, prompt: int) -> None:
+        if self.step.journal is not None:
+            raise self.step.journal
+
+    async def enter(self, record: Record) -> None:
+        pass
+
+
+def begin(headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
+    def emit(batch: Batch) -> None:
+        pass
+
+    return emit
+
+
+class Desk:
+    """A pipeline whose models have one target each."""
+
+    def __init__(self, limits: RateLimiter) -> None:
+        self.accounts, self.limits = Accounts(), limits
+        self.targets = {name: Scripted(()) for name in NAMES}
+        self.caller = Caller(key="ck_a", name="", door="hosted")
+
+    async def ask(self, step: Step, *, fallback: bool) -> None:
+        self.accounts.step = step
+        for target in self.targets.values():
+            target.script = step.script
+        models = [
+            ServedModel(
+                ModelCard(name, name, created=1),
+                [TargetCapabilities(Candidate(name), HONOURED)],
+            )
+            for name in NAMES
+        ]
+        pipeline = Pipeline(
+            StaticKeys(),
+            Catalog(models),
+            self.limits,
+            Scopes(dict.fromkeys(NAMES, OTHERS), {}),
+            Router(self.targets),
+            Meter([], self.accounts),
+            AccountPorts(self.accounts, self.accounts, None),
+        )
+        request = structs.replace(ASK, model=NAMES[0], fallbacks=NAMES[1:] if fallback else ())
+        with suppress(ServiceError):
+            await pipeline.answer(
+                DOOR, self.caller, request, CompletionIdentity("c", 1, "r"), begin
+            )
+
+
+@settings(max_examples=15)
+@given(
+    asked=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.booleans()), min_size=1, max_size=9)
+)
+def test_only_what_a_target_had_counts(limits_in: CountedIn, asked: list[tuple[str, bool]]) -> None:
+    """A request counts once at most, also where another model is asked after a failure."""
+
+    async def play() -> None:
+        async with open_service_view(limits_in) as view:
+            desk = Desk(view.limits)
+            counted = 0
+            for name, fallback in asked:
+                step = STEPS[name]()
+                counted += step.counts
+                await desk.ask(step, fallback=fallback)
+                with await view.admit(MINE, OTHERS) as lease:  # a place is free again
+                    (_, left, _), _ = lease.limit_statuses()
+                    lease.undo()
+                    assert left == 999 - counted, name
+
+    asyncio.run(play())
