@@ -108,7 +108,9 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
 
 def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the body of a request with empty messages in place of its past."""
-    values = body["messages"]
+    values = body.get("messages")
+    if not isinstance(values, list):
+        return body
     past = _past(values)
     new = [{} if index in past else value for index, value in enumerate(values)]
     return {**body, "messages": new}
