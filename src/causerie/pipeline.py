@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Protocol
 
 from msgspec import Struct, structs
@@ -66,6 +68,10 @@ class PipelineDoor(Locked, Protocol):
     @property
     def accounts(self) -> bool:
         """Return true if it takes the keys of accounts."""
+
+    @property
+    def separate_caches(self) -> bool:
+        """Return true if projects reuse nothing of each other's prompts."""
 
 
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
@@ -164,6 +170,7 @@ class Pipeline:
         When it returns, the answer has been delivered and its usage recorded.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
+        request = scoped(door, caller, request)
         asked = _Asked(door, caller, request, identity, begin, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
@@ -189,7 +196,11 @@ class Pipeline:
         """The answer of a free model, which counts as one of the day."""
         hold = await days.take(asked.caller.project)
         with hold:
-            await self._answered(asked, choice, hold.day_status.headers)
+            try:
+                await self._answered(asked, choice, hold.day_status.headers)
+            except Exception as failure:
+                hold.charged = asked.record.charged_despite(failure)
+                raise
 
     async def _answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
@@ -388,6 +399,19 @@ class Pipeline:
         else:
             model = self.allowed(door, caller, name)
         return model.entry(reasoning_object=door.reasoning_object)
+
+
+def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
+    """Return the request with the cache scope of its project, or of its key if it has none."""
+    if not door.separate_caches or not (owner := caller.project or caller.key):
+        return request
+    return structs.replace(request, cache_scope=_cache_scope(owner))
+
+
+@lru_cache(maxsize=10_000)
+def _cache_scope(owner: str) -> str:
+    """Return the same opaque name in every process, which servers of others may see."""
+    return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
 def _kept(asked: _Asked) -> Contents:

@@ -22,7 +22,7 @@ from causerie.chat.validation import validate_json
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
-from causerie.errors import InternalError
+from causerie.errors import ConstraintNotKept
 from causerie.protocol.events import Batch
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
@@ -144,7 +144,7 @@ async def test_a_value_that_breaks_a_rule_is_written_anew(name: str, call: bool)
 async def test_a_value_that_nothing_can_mend_ends_the_answer_with_an_error() -> None:
     schema = of(a={"type": "string", "minLength": 1, "not": {"pattern": "."}})
     batches: list[Batch] = []
-    with pytest.raises(InternalError, match="what `not` excludes"):
+    with pytest.raises(ConstraintNotKept, match="what `not` excludes"):
         async with chat_of({"a": "b"}).generate(asked(schema)) as answer:
             async for batch in answer.events:
                 batches.append(batch)
@@ -211,7 +211,7 @@ async def test_an_answer_that_cannot_be_completed_ends_with_an_error() -> None:
     """Of two booleans there are no three; nothing that breaks the rule has been sent."""
     chat = chat_of({"a": [True, True, True]})
     batches: list[Batch] = []
-    with pytest.raises(InternalError, match="items at #/a have to differ"):
+    with pytest.raises(ConstraintNotKept, match="items at #/a have to differ"):
         async with chat.generate(asked(unique({"type": "boolean"}, minItems=3))) as answer:
             async for batch in answer.events:
                 batches.append(batch)

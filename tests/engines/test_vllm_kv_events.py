@@ -68,6 +68,28 @@ def test_blocks_that_no_prompt_of_text_is_read_from_are_left_out(more: dict[str,
     assert (held(index, "a", PROMPT), held(index, "a", OTHER)) == (10, 0)
 
 
+def test_blocks_of_a_scope_are_held_for_that_scope_alone() -> None:
+    """vLLM names the salt at the first block of a prompt."""
+    index, engine = PrefixIndex(10_000), EngineCache()
+    cache = MemberCache(index, "m", [])
+    view = KvView(index, "m", "m")
+    hashes = [engine.hash(PROMPT[:end]) for end in (16, 32, 48)]
+    salted = [["a"], None]
+    events = [
+        engine.stored(hashes[:2], None, PROMPT[:32], extra_keys=salted),
+        engine.stored(hashes[2:], hashes[1], PROMPT[32:48], extra_keys=[None]),
+    ]
+    assert not view.salted
+    view.receive(0, decoded(engine.batch(events)))
+    assert view.salted
+    found = {scope: index.runs(chain(PROMPT, scope)) for scope in ("", "a", "b")}
+    assert {scope: cache.run(runs, scope) for scope, runs in found.items()} == {
+        "": 0,
+        "a": 3,
+        "b": 0,
+    }
+
+
 @pytest.mark.parametrize(
     "payload",
     [

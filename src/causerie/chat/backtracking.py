@@ -22,7 +22,7 @@ from msgspec import structs
 from causerie.chat.document_watch import BrokenRule, Repeat
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
-from causerie.errors import InternalError
+from causerie.errors import ConstraintNotKept
 
 _OF_AN_ITEM = 16  # draws for one item
 _AT_A_PLACE = 6  # draws at one place of a value
@@ -36,7 +36,7 @@ async def without_faults(
 ) -> AsyncIterator[AsyncIterator[Output]]:
     """Yield the outputs as if of one run; ``read`` makes a reader that has read all before it.
 
-    Iteration raises :class:`InternalError` where nothing else was found.
+    Iteration raises :class:`ConstraintNotKept` where nothing else was found.
     """
     async with aclosing(_Backtracking(engine, request, read).outputs()) as outputs:
         yield outputs
@@ -154,7 +154,7 @@ class _Backtracking:
             else:
                 self._add(token)
                 return
-        raise InternalError(
+        raise ConstraintNotKept(
             f"The answer does not have the form asked for: items at {repeat.pointer} have to "
             "differ, and the model found no other item in the attempts that it had."
         )
@@ -180,7 +180,7 @@ class _Backtracking:
                 self._add(token)
                 return
             self._banned[at].add(token.id)
-        raise InternalError(
+        raise ConstraintNotKept(
             "The answer does not have the form asked for, and the model found no other in the "
             f"attempts that it had: {broken.reason}"
         )

@@ -367,7 +367,8 @@ class Generation:
         return self._thought_before + self.reasoning
 
     def _text_request(self) -> TextRequest:
-        made, least, grammar = self._made, self.request.min_tokens, self._grammar
+        request = self.request
+        made, least, grammar = self._made, request.min_tokens, self._grammar
         short = made < least
         upto = min(least + self._beyond, self._limit) if short else self._limit
         self._run_began = len(self._generated)
@@ -376,12 +377,13 @@ class Generation:
             max_tokens=upto - made,
             sampling=self._sampling(short=short),
             grammar=grammar,
-            logprobs=self.request.top_logprobs,
+            logprobs=request.top_logprobs,
             visible=self.plan.visible,
-            ignore_eos=self.request.ignore_eos or short,
+            ignore_eos=request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.shared,
+            scope=request.cache_scope,
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:

@@ -494,6 +494,7 @@ def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
     keys = way.door.keys
     origins = server.origins if way.door.origins is None else way.door.origins
     local = origins is None and not isinstance(keys, tuple) and keys != "accounts"
+    usual_scope = "project" if keys == "accounts" else "service"
     return doors.MountedDoor(
         name=way.door.name,
         prefix=way.prefix,
@@ -506,4 +507,5 @@ def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
         reject_unknown=way.door.unknown_params == "reject",
         open_catalog=way.door.kind == "router",
         origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
+        separate_caches=(way.door.cache_scope or usual_scope) == "project",
     )

@@ -49,6 +49,8 @@ class MountedDoor:
     """The models can be listed without a key."""
     origins: Origins = NO_ORIGINS
     """Pages that may call from a browser."""
+    separate_caches: bool = False
+    """Projects reuse nothing of each other's prompts."""
 
     @property
     def open(self) -> bool:

@@ -25,7 +25,7 @@ from causerie.operations.explanation import (
     PriceTexts,
     RoutingExplanation,
 )
-from causerie.pipeline import Pipeline, PipelineDoor, another_may
+from causerie.pipeline import Pipeline, PipelineDoor, another_may, scoped
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.known import KNOWN, Known, refusal, sift
 from causerie.protocol.request import ChatRequest
@@ -53,6 +53,7 @@ def explanation(
     fields_of: FieldsOf = lambda _: KNOWN,
 ) -> RoutingExplanation:
     """Return what would become of the request now; never raises for what is wrong with it."""
+    request = scoped(door, caller, request)
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output

@@ -188,6 +188,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     add_generation_prompt: bool = True
     session_id: str | None = None
     cache_key: str | None = None  # names requests whose prompts begin alike
+    cache_scope: str = ""  # requests of other scopes reuse nothing of its prompt; set by doors
     large: bool = False  # work on it takes so long that it is offloaded
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT

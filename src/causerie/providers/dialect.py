@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote
 
+from msgspec import structs
+
+from causerie.protocol.events import Usage
 from causerie.protocol.image_hosts import NONE, Inside
 from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
 from causerie.protocol.parsing.rules import HINTS, HONOURED
@@ -206,6 +209,12 @@ class Dialect:
     """
     inside: Inside = NONE
     """Hosts of one's own network from which it may fetch nevertheless."""
+    cache_salt: str = ""
+    """Field that takes a cache scope: prompts of another scope are not reused."""
+    coarse_cache: bool = False
+    """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
+    cache tells nobody the prompt of somebody else.
+    """
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
     """Derived: parameters of a plain request that are sent as they came."""
     lists: Known = field(init=False, repr=False, compare=False)
@@ -214,6 +223,16 @@ class Dialect:
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", self._plain())
         object.__setattr__(self, "lists", self._lists())
+
+    def reported(self, usage: Usage, scope: str) -> Usage:
+        """Return the usage that a request of this cache scope is told.
+
+        Without cached tokens, if the server may have reused a prompt of another scope and would
+        tell it token by token.
+        """
+        if not (scope and usage.cached) or self.cache_salt or self.coarse_cache:
+            return usage
+        return structs.replace(usage, cached=0)
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
         """Return the dialect of a provider that gets more fields.

@@ -92,6 +92,7 @@ OPENAI = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     fetches=True,
+    coarse_cache=True,
 )
 
 AZURE = replace(OPENAI, name="azure", server="Azure OpenAI, by its v1 API", api=Api(key="api-key"))
@@ -118,6 +119,7 @@ VLLM = Dialect(
         "choice": "structured_outputs",
         "grammar": "structured_outputs",
     },
+    cache_salt="cache_salt",
     tags=True,
 )
 
@@ -129,6 +131,7 @@ SGLANG = Dialect(
     knows=_PLAIN_TEXT | {"no_stop_trim"},
     continuing=Continuing("flag"),
     shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
+    cache_salt="cache_salt",
     tags=True,
 )
 
@@ -191,6 +194,7 @@ OPENROUTER = Dialect(
     strict_schemas=True,
     demands=True,
     fetches=True,
+    coarse_cache=True,
 )
 
 DEEPSEEK = Dialect(
@@ -214,6 +218,7 @@ DEEPSEEK = Dialect(
     limit="max_tokens",
     shapes={"json_object": "response_format"},
     unheeded=frozenset({"temperature", "presence_penalty", "frequency_penalty"}),
+    coarse_cache=True,
 )
 
 MISTRAL = Dialect(
@@ -236,6 +241,7 @@ MISTRAL = Dialect(
     strict_schemas=True,
     tells_usage=False,
     fetches=True,
+    coarse_cache=True,
 )
 
 ANTHROPIC = Dialect(
@@ -265,6 +271,7 @@ ANTHROPIC = Dialect(
     streams=True,
     tells_usage=False,
     fetches=True,
+    coarse_cache=True,
 )
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(

@@ -69,7 +69,8 @@ class Incoming(Struct, eq=False):
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return counted(self._told, self._pieces, self._answers.values(), self.request)
+        found = counted(self._told, self._pieces, self._answers.values(), self.request)
+        return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
         """Add the events of what came together, the chunks of a stream or a ``whole`` reply.

@@ -95,13 +95,24 @@ def outgoing(
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
         given = replace(sent, model=model, stream=streamed or None, stream_options=asks)
-        return Outgoing(_encode(given), (), streamed)
+        return Outgoing(_salted(_encode(given), request, dialect), (), streamed)
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
-    body = _encode(fields)
+    body = _salted(_encode(fields), request, dialect)
     if _WITH_SCHEMAS & request.params:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def _salted(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
+    """Return the body with the cache scope of the request, for servers that take one."""
+    if not (request.cache_scope and dialect.cache_salt):
+        return body
+    return b'%b,"%b":"%b"}' % (
+        body[:-1],
+        dialect.cache_salt.encode(),
+        request.cache_scope.encode(),
+    )
 
 
 def drafted(

@@ -199,9 +199,12 @@ class ProviderReply(Struct, eq=False):
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None and len(body) <= LARGE:
-            read = self._fast_path = read_fast_path(body, asked.separators)
+            read = read_fast_path(body, asked.separators)
             if read is not None:
-                self._batch = read[0]
+                (text, end, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                self._batch = batch = (text, end, used)
+                self._fast_path = batch, named
                 return
         if body.lstrip().startswith(b"data:"):
             self._arrives(BufferedBody(body), _NEVER)

@@ -235,6 +235,14 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
             "always have it."
         ),
     ] = False
+    cache_scope: Annotated[
+        Literal["project", "service"] | None,
+        Meta(
+            description="Who shares the prompt cache of a model: with `project` a request reuses "
+            "only prompts of its own project (of its key where `keys` lists digests), with "
+            "`service` those of everybody. Unset: `project` for keys of accounts, else `service`."
+        ),
+    ] = None
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):

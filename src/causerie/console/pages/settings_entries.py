@@ -166,6 +166,17 @@ DOORS = SettingsKind(
         SettingField(
             "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
         ),
+        SettingField(
+            "cache_scope",
+            "Prompt cache",
+            "choice",
+            choices=(
+                ("", "as the kind of keys suggests"),
+                ("project", "each project reuses its own prompts"),
+                ("service", "everybody reuses prompts of everybody"),
+            ),
+            group="Requests",
+        ),
     ),
     list_template="operator/doors.html",
     title="Add door",
