@@ -5,10 +5,11 @@
     · generate (400, 502, 503) · meter
 
 The stages do not know each other; they meet here and nowhere else.
-:meth:`Pipeline.answer` raises while a status can still be sent, for streams
-too, because the first content-bearing event is awaited before anything is
-delivered. Its end, however that comes about (finished, client gone, cancelled,
-failed), frees the engine, gives the place back and writes the usage.
+:meth:`Pipeline.answer` awaits the first content-bearing event before it
+delivers anything, for streams too. Until then a failure has its real status,
+unless the edge has started a stream that waits for long. The end of an answer,
+however it comes about (finished, client gone, cancelled, failed), frees the
+engine, gives the place back and writes the usage.
 """
 
 from __future__ import annotations
@@ -46,7 +47,12 @@ from causerie.headers import changed, head, served
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
+from causerie.protocol.chunk_encoder import (
+    CompletionIdentity,
+    Response,
+    ResponseContext,
+    ResponseSink,
+)
 from causerie.protocol.events import BatchSink
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.model_entries import Model
@@ -160,24 +166,25 @@ class Pipeline:
         caller: Caller,
         request: ChatRequest,
         identity: CompletionIdentity,
-        begin: ResponseSink,
+        response: Response,
         labels: Labels = UNLABELLED,
     ) -> None:
-        """Hand the batches of an answer to the sink that ``begin`` returns.
+        """Hand the batches of an answer to the sink that ``response.begin`` returns.
 
-        ``begin`` is called once the first content-bearing event is at hand, and again where a
-        plain answer starts anew. Raises ``ServiceError``; before ``begin`` a status can tell it.
+        It is called once the first content-bearing event is at hand, and again where a
+        plain answer starts anew. Raises ``ServiceError``; before a start a status can tell it.
         When it returns, the answer has been delivered and its usage recorded.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
         request = scoped(door, caller, request)
-        asked = _Asked(door, caller, request, identity, begin, record)
+        asked = _Asked(door, caller, request, identity, response.begin, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
             record.ended(failure)
             raise
         finally:
+            record.early_start = response.early_start
             entered = self.meter.write(record)
             if entered is not None:
                 await entered

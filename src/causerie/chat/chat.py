@@ -211,6 +211,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
         completion=sum(choice.completion for choice in choices),
         cached=min(choices[0].cached or 0, len(plan.prompt)),
         reasoning=sum(choice.reasoning for choice in choices),
+        discarded=sum(choice.discarded for choice in choices),
     )
 
 

@@ -408,6 +408,7 @@ def limits(server: ServerSettings) -> RequestLimits:
         max_messages=server.max_messages,
         work=decoding_bounds(server),
         ping_seconds=server.ping_seconds,
+        first_byte_seconds=server.first_byte_seconds,
     )
 
 

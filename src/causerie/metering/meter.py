@@ -62,6 +62,7 @@ class Record(Struct):
     key: str
     model: str = ""
     stream: bool = False
+    early_start: bool = False  # its status was sent before the first content
     served_by: str = ""
     attempts: int = 0
     continued: int = 0

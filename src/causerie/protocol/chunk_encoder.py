@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -51,6 +52,7 @@ from causerie.protocol.reasoning import Block, block_of, joined
 _encode = msgspec.json.Encoder().encode
 _END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _END
+_UNVERIFIED = b',"verified":false}]}'
 _choice_of = attrgetter("choice")
 _NONE_CACHED = PromptDetails(0)
 _NO_REASONING = CompletionDetails(0)
@@ -118,7 +120,10 @@ class ResponseContext(Struct, frozen=True):
             said, end = events
             if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
                 told = MessageBody(content=said.text)
-                return [CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)]
+                choice = CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)
+                if not end.verified:
+                    choice.verified = False
+                return [choice]
         by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
         return list(starmap(self.answer, by_choice))
 
@@ -129,12 +134,14 @@ class ResponseContext(Struct, frozen=True):
         calls: dict[int, ToolCallBody] = {}
         arguments: dict[int, list[str]] = {}
         finish: FinishReason = "stop"
+        verified: bool | UnsetType = UNSET
         for event in events:
             if isinstance(event, TextDelta):
                 texts.append(event.text)
                 logprobs += event.logprobs
             elif isinstance(event, Finished):
                 finish = event.reason
+                verified = UNSET if event.verified else False
             elif isinstance(event, ReasoningDelta):
                 thoughts.append(event)
             elif isinstance(event, ToolCallStarted):
@@ -154,6 +161,7 @@ class ResponseContext(Struct, frozen=True):
             message=message,
             logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
             finish_reason=finish,
+            verified=verified,
         )
 
     def _call(self, event: ToolCallStarted) -> ToolCallBody:
@@ -166,6 +174,17 @@ class ResponseContext(Struct, frozen=True):
 
 ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
 """Begins the response to a reply that has started; returns the sink of the reply's batches."""
+
+
+class Response(Protocol):
+    """Response to a request, which begins with the reply or, where that is late, before it."""
+
+    @property
+    def early_start(self) -> bool:
+        """Return true if its status was sent before the reply started."""
+
+    @property
+    def begin(self) -> ResponseSink: ...
 
 
 class ChunkEncoder:
@@ -224,7 +243,8 @@ class ChunkEncoder:
         """An event of a choice that has started; ``before`` is what its chunks have in common."""
         if isinstance(event, Finished):
             self._ended.add(event.choice)
-            return (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
+            end = b"}]}" if event.verified else _UNVERIFIED
+            return (before, b'},"finish_reason":', _encode(event.reason), end, _END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (before, b'"content":', _encode(event.text), _GOES_ON)

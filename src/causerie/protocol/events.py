@@ -75,6 +75,8 @@ class Finished(Struct, frozen=True, gc=False):
 
     reason: FinishReason
     choice: int = 0
+    verified: bool = True
+    """False: it took too much work to check what was asked of its form."""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -88,6 +90,8 @@ class Usage(Struct, frozen=True, gc=False):
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
+    discarded: int = 0
+    """Tokens that were generated and taken back; not part of ``completion``."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

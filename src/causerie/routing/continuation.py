@@ -153,4 +153,5 @@ def added(before: Usage, new: Usage) -> Usage:
         cached=before.cached,
         reasoning=before.reasoning + new.reasoning,
         estimated=before.estimated or new.estimated,
+        discarded=before.discarded + new.discarded,
     )

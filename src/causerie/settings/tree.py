@@ -103,6 +103,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="A stream that has been silent for this long sends a comment line."),
     ] = 15.0
+    first_byte_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)],
+        Meta(
+            description="A stream whose first content takes longer gets status 200 and comment "
+            "lines meanwhile; a later failure is an error of the stream. 0 always waits."
+        ),
+    ] = 15.0
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=63)] | Literal["auto"],
         Meta(
@@ -278,7 +285,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     keys: Annotated[
         Keys | None,
         Meta(
-            description='Keys of the model\'s own door: `"off"`, or digests. Unset: `server.keys`.'
+            description='Keys of the model\'s own door: `"off"`, `"accounts"`, or digests. Unset: '
+            "`server.keys`; a model that a router offers has no door of its own then."
         ),
     ] = None
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
