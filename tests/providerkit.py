@@ -55,7 +55,7 @@ def sent(
     assert body.pop("model") == "theirs"
     if body["messages"] == QUESTION:
         del body["messages"]
-    return body, list(changes)
+    return body, [*asked.repairs, *changes]
 
 
 def reader(

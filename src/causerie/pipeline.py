@@ -454,7 +454,12 @@ def _context(
     visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
     if not isinstance(model, Listing):
         return ResponseContext(
-            asked.identity, request.model, fingerprint, visible, reasoning_object
+            asked.identity,
+            request.model,
+            fingerprint,
+            visible,
+            reasoning_object,
+            function_names=request.function_names,
         )
     return ResponseContext(
         asked.identity,
@@ -464,4 +469,5 @@ def _context(
         reasoning_object,
         lambda usage: float(model.cost(execution.served_by, usage)),
         model.provider(execution.served_by),
+        request.function_names,
     )

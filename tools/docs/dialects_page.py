@@ -308,7 +308,8 @@ def _messages(dialect: Dialect) -> str:
     history = dialect.history
     rules = [
         "`developer` is `system`" if not history.developer else "",
-        "ids of calls have 9 characters" if history.nine_character_ids else "",
+        f"ids of calls match `{history.call_ids.pattern}`" if history.call_ids else "",
+        "no empty answer, no user behind a result, no answer last" if not history.lenient else "",
         "no `name`" if not history.names else "",
         "missing reasoning of calls is a space" if history.placeholder else "",
     ]

@@ -243,8 +243,8 @@ def _dropped(request: ChatRequest) -> Sequence[str]:
     unlisted = request.unlisted
     if unlisted is None:
         return ()
-    if unlisted.names and request.strict:
-        raise refusal(unlisted.body, KNOWN)
+    if unlisted.names and request.strict and (refused := refusal(unlisted.body, KNOWN)):
+        raise refused
     return unlisted.changes
 
 

@@ -111,7 +111,7 @@ def _route(
         model=model.id,
         places=tuple(told.placed(one) for one in prospects),
         left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
-        changes=tuple(model.changes(request)),
+        changes=(*request.repairs, *model.changes(request)),
         hedge_seconds=model.hedge_seconds,
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
@@ -128,8 +128,8 @@ def _strict_refusals(
     for one in targets:
         known = fields_of(one.name)
         _, unlisted = sift(body, known)
-        if unlisted is not None and unlisted.names:
-            found[one.name] = refusal(body, known)
+        if unlisted is not None and unlisted.names and (refused := refusal(body, known)):
+            found[one.name] = refused
     return found
 
 

@@ -81,6 +81,12 @@ class ResponseContext(Struct, frozen=True):
     """Price of the reply, if the catalog has a price for it."""
     provider: str | UnsetType = UNSET
     """Name of the provider that serves it."""
+    function_names: Mapping[str, str] = {}
+    """The caller's names of functions, where ours differ."""
+
+    def function_name(self, name: str) -> str:
+        """Return the caller's name of a function."""
+        return self.function_names.get(name, name)
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         return Chunk(
@@ -139,7 +145,7 @@ class ResponseContext(Struct, frozen=True):
             elif isinstance(event, ReasoningDelta):
                 thoughts.append(event)
             elif isinstance(event, ToolCallStarted):
-                calls[event.index], arguments[event.index] = _call(event), []
+                calls[event.index], arguments[event.index] = self._call(event), []
             elif isinstance(event, ToolCallDelta):
                 arguments[event.index].append(event.arguments)
         text = "".join(texts)
@@ -156,6 +162,13 @@ class ResponseContext(Struct, frozen=True):
             logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
             finish_reason=finish,
             verified=verified,
+        )
+
+    def _call(self, event: ToolCallStarted) -> ToolCallBody:
+        return ToolCallBody(
+            id=event.id,
+            function=Function(name=self.function_name(event.name), arguments=""),
+            extra_content=event.extra or UNSET,
         )
 
 
@@ -235,7 +248,7 @@ class ChunkEncoder:
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (before, b'"content":', _encode(event.text), _GOES_ON)
-            return (self._prefix, _encode(_content(event)), b"]}", _END)
+            return (self._prefix, _encode(self._content(event)), b"]}", _END)
         context = self._context
         if context.reasoning_visible and context.router_names:
             choice = _choice(event.choice, _reasoning(event))
@@ -243,6 +256,27 @@ class ChunkEncoder:
         if context.reasoning_visible and event.text:
             return (before, b'"reasoning_content":', _encode(event.text), _GOES_ON)
         return ()
+
+    def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+        match event:
+            case TextDelta(text, logprobs):
+                choice = _choice(event.choice, Delta(content=text))
+                if logprobs:
+                    choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
+                return choice
+            case ToolCallStarted(index, identifier, name):
+                name = self._context.function_name(name)
+                piece = ToolCallPiece(
+                    index=index,
+                    id=identifier,
+                    type="function",
+                    function=FunctionPiece(name=name, arguments=""),
+                    extra_content=event.extra or UNSET,
+                )
+                return _choice(event.choice, Delta(tool_calls=[piece]))
+            case ToolCallDelta(index, arguments):
+                piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
+                return _choice(event.choice, Delta(tool_calls=[piece]))
 
 
 def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
@@ -273,27 +307,6 @@ def _blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
 
-def _content(event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
-    match event:
-        case TextDelta(text, logprobs):
-            choice = _choice(event.choice, Delta(content=text))
-            if logprobs:
-                choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
-            return choice
-        case ToolCallStarted(index, identifier, name):
-            piece = ToolCallPiece(
-                index=index,
-                id=identifier,
-                type="function",
-                function=FunctionPiece(name=name, arguments=""),
-                extra_content=event.extra or UNSET,
-            )
-            return _choice(event.choice, Delta(tool_calls=[piece]))
-        case ToolCallDelta(index, arguments):
-            piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
-            return _choice(event.choice, Delta(tool_calls=[piece]))
-
-
 def _logprob(token: TokenLogprob) -> TokenLogprobBody:
     return TokenLogprobBody(
         token=token.text,
@@ -303,14 +316,6 @@ def _logprob(token: TokenLogprob) -> TokenLogprobBody:
             TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw))
             for other in token.top
         ],
-    )
-
-
-def _call(event: ToolCallStarted) -> ToolCallBody:
-    return ToolCallBody(
-        id=event.id,
-        function=Function(name=event.name, arguments=""),
-        extra_content=event.extra or UNSET,
     )
 
 

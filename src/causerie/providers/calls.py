@@ -18,37 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.body_types import MAX_NAME
 from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
+from causerie.protocol.parsing.past import is_object
 from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.providers.wire import ProviderCall
 
 _MOST = 1024  # calls of a choice, those that only repeat others included
-
-
-class _Object(Struct):
-    """Any object: members that a structure does not have are read over, and nothing is made."""
-
-
-_read_over = msgspec.json.Decoder(_Object).decode
-
-
-def is_object(arguments: object) -> bool:
-    """Return true for the JSON text of an object, as arguments must be."""
-    if arguments == "{}":
-        return True
-    if not isinstance(arguments, str):
-        return False
-    try:
-        _read_over(arguments)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
 
 
 def new_call_id() -> str:

@@ -7,6 +7,9 @@ connections, and nothing of one server's models.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -34,6 +37,8 @@ Shaping = Literal[
     "choice_grammar",
 ]
 
+_INDEX = re.compile(r"\[\d+\]")  # of a message
+_DIGITS = string.digits + string.ascii_letters
 _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -88,6 +93,27 @@ class ThinkingControl:
 
 
 @dataclass(frozen=True, slots=True)
+class CallIds:
+    """Ids of calls that a server takes; others are replaced, always by the same one."""
+
+    pattern: str
+    """A regular expression of the ids that are sent unchanged."""
+    prefix: str = "call_"
+    digits: int = 24
+
+    def fitting(self, identifier: str) -> str:
+        """Return the id that the server gets in place of this one, or this one itself."""
+        if re.fullmatch(self.pattern, identifier, re.ASCII | re.DOTALL):
+            return identifier
+        number = int.from_bytes(hashlib.sha256(identifier.encode()).digest())
+        digits = []
+        for _ in range(self.digits):
+            number, digit = divmod(number, len(_DIGITS))
+            digits.append(_DIGITS[digit])
+        return self.prefix + "".join(digits)
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryStyle:
     """Format of earlier messages."""
 
@@ -103,8 +129,11 @@ class HistoryStyle:
     """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
     while thinking.
     """
-    nine_character_ids: bool = False
-    """Ids of calls have nine characters."""
+    call_ids: CallIds | None = None
+    """Ids of calls that the server takes; ``None``: all."""
+    lenient: bool = True
+    """It takes empty answers, a user's message behind a result, and an answer as the last message.
+    """
     developer: bool = False
     """The role is known."""
     names: bool = True
@@ -224,9 +253,8 @@ class Dialect:
         mine = self.knows | self.privileged
         if unlisted.more:
             return bool(mine)
-        return any(
-            path == name or path.startswith(f"{name}.") for path in mine for name in unlisted.names
-        )
+        names = [_INDEX.sub("", name) for name in unlisted.names]
+        return any(path == name or path.startswith(f"{name}.") for path in mine for name in names)
 
     def _plain(self) -> frozenset[str]:
         if self.unheeded or self.api.bodies != "chat":

@@ -26,7 +26,7 @@ from causerie.protocol.request import ChatRequest, Unlisted
 from causerie.providers import shapes, thinking, tools
 from causerie.providers.dialect import Dialect
 from causerie.providers.draft import RequestDraft
-from causerie.providers.history import write_messages
+from causerie.providers.history import in_strict_order, write_messages
 from causerie.providers.messages_api.request import messages_fields
 from causerie.providers.references import check_references
 from causerie.providers.shapes import write_shape
@@ -89,6 +89,7 @@ def outgoing(
     if (
         sent.__class__ is FastFields
         and params <= dialect.plain
+        and (dialect.history.lenient or in_strict_order(request.messages))
         and not params >= _EITHER_LIMIT
         and partial is None
     ):
@@ -153,7 +154,9 @@ def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object
     if unlisted is not None and dialect.adds_to(unlisted):
         document, unlisted = sift(unlisted.body, dialect.lists)
     if unlisted is not None and unlisted.names and request.strict:
-        raise refusal(unlisted.body, dialect.lists)
+        refused = refusal(unlisted.body, dialect.lists)
+        if refused is not None:
+            raise refused
     return document, unlisted
 
 

@@ -36,6 +36,7 @@ from causerie.settings.values import (
     Name,
     Natural,
     Network,
+    Origin,
     Patience,
     Prefix,
     Seconds,
@@ -67,6 +68,15 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             "name that is not configured, but to IP addresses and names without dots."
         ),
     ] = ()
+    origins: Annotated[
+        tuple[Origin, ...] | None,
+        Meta(
+            description="Origins whose web pages may call doors from a browser (CORS), like "
+            '`https://app.example.com`; `"*"` is all. Unset: none, but at doors without keys on a '
+            "loopback address pages of this machine and desktop programs. The console and "
+            "management never take calls of other origins."
+        ),
+    ] = None
     default_door: Annotated[
         DoorName | None,
         Meta(description="Door behind plain `/v1`. Without it, the first of `doors`."),
@@ -197,6 +207,13 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description='`"off"`, `"accounts"` for keys that people make in the console, or the '
             "digests of the keys that open the door. Unset: `server.keys`."
+        ),
+    ] = None
+    origins: Annotated[
+        tuple[Origin, ...] | None,
+        Meta(
+            description="Origins whose web pages may call it from a browser. Unset: "
+            "`server.origins`."
         ),
     ] = None
     models: Annotated[

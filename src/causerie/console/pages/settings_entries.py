@@ -154,6 +154,7 @@ DOORS = SettingsKind(
         ),
         SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
         SettingField("hosts", "Host names", "list", group="Addresses"),
+        SettingField("origins", "Origins of web pages", "list", group="Addresses"),
         *LIMITS,
         SettingField(
             "unknown_params",
