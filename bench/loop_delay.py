@@ -8,6 +8,16 @@ compared with that before.
 
     make bench BENCH=bench/loop_delay.py
     make bench BENCH=bench/loop_delay.py ARGS="--rounds 5 --only escapes"
+
+With ``--draw`` inputs of every public entry are drawn from a seed instead: queries, bodies,
+schemas, heads, replies and lists of providers, messages of replicas, entries of the configuration,
+KV events, documents for signing in, each expensive by little. The service runs in this process, and
+the processor time of its event loop is measured. A finding is made smaller, and printed as a line
+that ``--replay`` sends again. The exit status is 1 if there is any, so a nightly run draws anew:
+
+    make bench BENCH=bench/loop_delay.py ARGS="--draw --seconds 3600"
+    make bench BENCH=bench/loop_delay.py ARGS="--draw 20261128 --only schema"
+    make bench BENCH=bench/loop_delay.py ARGS="--replay 'model.router; model=resembling:40'"
 """
 
 from __future__ import annotations
@@ -26,7 +36,10 @@ from pathlib import Path
 from statistics import median
 
 import aiohttp
+from costkit import Search, resident
+from entrykit import entries
 from gateway.contestant import process
+from hostilekit import Case
 from loopkit import HI, OPEN_DOORS, PATHS
 from service import AS_USERS, Service, free_port, serving
 from starter import PROGRAM
@@ -297,14 +310,44 @@ def _mock(folder: Path) -> Iterator[str]:
         yield mock
 
 
+async def search(options: argparse.Namespace) -> bool:
+    """Draw inputs or send some again, and print what costs too much; return whether nothing did."""
+    found = 0
+    with tempfile.TemporaryDirectory() as name:
+        async with entries(Path(name)) as every:
+            looking = Search(every)
+            await looking.prepare(options.only)
+            before = resident()
+            for line in options.replay:
+                report = await looking.report(Case.parse(line))
+                print(report or f"{line}\n    nothing is too much", flush=True)
+                found += bool(report)
+            if options.draw is not None:
+                seed = options.draw or str(time.time_ns())
+                print(f"seed {seed}, {len(every)} entries", flush=True)
+                async for report in looking.findings(seed, options.seconds, options.only):
+                    print(report, flush=True)
+                    found += 1
+            left = resident() - before
+    print(f"{looking.sent} inputs, {found} findings, memory {left:+.1f} MB (bar {BAR_MB})")
+    return not found and left <= BAR_MB
+
+
 def main() -> int:
     """Measure; the exit status is 1 where a bar is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
-    parser.add_argument("--only", default="", help="bodies whose name has this text")
+    parser.add_argument("--only", default="", help="bodies or entries whose name has this")
+    parser.add_argument(
+        "--draw", nargs="?", const="", metavar="SEED", help="draw inputs of all entries"
+    )
+    parser.add_argument("--seconds", type=float, default=600, help="draw for so long")
+    parser.add_argument("--replay", action="append", default=[], help="send this again")
     options = parser.parse_args()
+    if options.draw is not None or options.replay:
+        return 0 if asyncio.run(search(options)) else 1
     with tempfile.TemporaryDirectory() as name, _mock(Path(name)) as mock:
         config = CONFIG.format(data=Path(name) / "data", mock=mock)
         with serving(Path(name), config, environment=AS_USERS, program=PROGRAM) as service:

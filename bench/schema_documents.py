@@ -15,7 +15,7 @@ from causerie.chat.answer import answer_plan
 from causerie.chat.document_watch import DocumentWatch
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema_cache import SchemaCache
-from causerie.chat.validation import validate_json
+from causerie.chat.validation import CheckedSchema, validate_json
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
@@ -84,7 +84,7 @@ class Judge:
 
     def is_watched(self, document: Any) -> bool:
         """Return whether what is wrong with a document is found while it is written."""
-        watch = DocumentWatch(self._rules)
+        watch = DocumentWatch(CheckedSchema(self._rules))
         for position, character in enumerate(f"{_as_json(document)}\n"):
             watch.feed(character, position)
         return watch.fault is not None
@@ -188,7 +188,9 @@ async def _admitted(schema: Any, document: Any) -> bool:
         plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
     except ServiceError:
         return False
-    judge = Judge(schema, grammar_of(plan.expression, plan.rules), plan.checked or {})
+    judge = Judge(
+        schema, grammar_of(plan.expression, plan.rules), plan.checked.rules if plan.checked else {}
+    )
     judged = await judge.of(document)
     return judged.verdict in (Verdict.ADMITTED, Verdict.ORDER, Verdict.SPELLED)
 

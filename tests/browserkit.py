@@ -36,6 +36,7 @@ _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chr
 # Of what is refused or cut off on purpose, and of a search that the next letter has replaced.
 _NO_COMPLAINTS = (
     "Failed to load resource",
+    "has been blocked by CORS policy",
     "htmx:sendAbort",
     "htmx:sendError",
     "htmx:afterRequest",

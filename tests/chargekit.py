@@ -29,6 +29,7 @@ from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.chat.separation import Separation
 from causerie.edge.application import Edge
 from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.edge.openai import RequestLimits
 from causerie.metering.counters import MetricsCounters
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Meter
@@ -234,7 +235,7 @@ class Charging:
 
 
 @asynccontextmanager
-async def charging(*providers: str) -> AsyncIterator[Charging]:
+async def charging(*providers: str, limits: RequestLimits | None = None) -> AsyncIterator[Charging]:
     """A gateway before these base URLs, with a ledger, prices, and a limit of tokens."""
     kept = Kept()
     async with AsyncExitStack() as held:
@@ -251,14 +252,16 @@ async def charging(*providers: str) -> AsyncIterator[Charging]:
         ledger = await held.enter_async_context(Ledger(kept))
         repositories = Bookkeeping(ledger, Budgets(kept, lambda: 0))
         repositories.prices = ModelPrices(dict.fromkeys(("plain", "streamed", "hedged"), PRICE))
-        edge = _edge(router, len(providers), repositories)
+        edge = _edge(router, len(providers), repositories, limits)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)
         session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
         yield Charging(f"http://127.0.0.1:{port}/v1", session, kept.records, targets, router)
 
 
-def _edge(router: Router, count: int, repositories: Bookkeeping) -> Edge:
+def _edge(
+    router: Router, count: int, repositories: Bookkeeping, limits: RequestLimits | None
+) -> Edge:
     models = [
         _model("plain", ["plain0"]),
         _model("streamed", ["streamed0"]),
@@ -275,7 +278,8 @@ def _edge(router: Router, count: int, repositories: Bookkeeping) -> Edge:
         meter=Meter([counters], repositories),
     )
     door = MountedDoor("gateway", "/gateway/v1", kind="gateway")
-    return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
+    doors = DoorTable([door], default="gateway")
+    return Edge(doors, pipeline, Statuses(), counters, limits=limits)
 
 
 def _model(name: str, targets: Sequence[str], hedge: float | None = None) -> ServedModel:

@@ -27,7 +27,7 @@ from causerie.console.ports import DoorView
 from causerie.console.public_chat import PublicChatOptions
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
-from causerie.edge.openai import OpenAI
+from causerie.edge.openai import OpenAI, RequestLimits
 from causerie.identity.provider import OidcProvider
 from causerie.mail.outbox import Outbox
 from causerie.operations.ports import Operations
@@ -43,6 +43,7 @@ class ScriptedServiceView(Statuses):
     def __init__(self) -> None:
         super().__init__()
         self.pipeline = ScriptedPipeline(any_model=True)
+        self.limits = RequestLimits()
         self.asked: list[tuple[str, str]] = []
         self.talked: list[dict[str, Any]] = []
         self.days: dict[str, Sequence[TimeBucket]] = {}
@@ -51,7 +52,7 @@ class ScriptedServiceView(Statuses):
     def doors(self) -> Sequence[DoorView]:
         return self.open_doors
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
 
     operations: Operations | None = None
@@ -70,11 +71,11 @@ class ScriptedServiceView(Statuses):
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
         self.talked.append(json.loads(body))
-        await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "", written=body)
+        await OpenAI(self.pipeline, Drain(), self.limits).complete(exchange, OPEN, "", written=body)
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         self.asked.append((user.id, project_id))
-        await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "")
+        await OpenAI(self.pipeline, Drain(), self.limits).complete(exchange, OPEN, "")
 
 
 @dataclass

@@ -99,7 +99,7 @@ class ScriptedPipeline(Pipeline):
         caller: Caller,
         request: ChatRequest,
         identity: chunk_encoder.CompletionIdentity,
-        begin: chunk_encoder.ResponseSink,
+        response: chunk_encoder.Response,
         labels: Labels = UNLABELLED,
     ) -> None:
         self.labels.append(labels)
@@ -112,7 +112,7 @@ class ScriptedPipeline(Pipeline):
             for step in self.prefill:
                 await _pass(step)
             frame = chunk_encoder.ResponseContext(identity, request.model, "script")
-            await self._stream(begin({"x-served-by": "script"}, frame))
+            await self._stream(response.begin({"x-served-by": "script"}, frame))
         finally:
             self.released.set()
 

@@ -18,7 +18,8 @@ from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.chat.separation import Separation
 from causerie.edge.application import Edge
-from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.edge.doors import DoorTable, Kind, MountedDoor
+from causerie.edge.openai import RequestLimits
 from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
@@ -139,8 +140,10 @@ async def gateway(
     connect_seconds: float = 0.4,
     reasoning_object: bool = False,
     credential: str | None = None,
+    limits: RequestLimits | None = None,
+    kind: Kind = "gateway",
 ) -> AsyncIterator[Gateway]:
-    """A gateway whose one model ``m`` is answered by these, in their order.
+    """A gateway whose model ``m`` is answered by these, in their order, and ``last`` by the last.
 
     ``dialect`` is that of all, or one for each.
     """
@@ -156,32 +159,40 @@ async def gateway(
             )
             targets[f"e{number}"] = ProviderTarget(provider, "m", separators=Separation())
         router = Router(targets)
-        edge = _edge(router, list(targets), records, reasoning_object)
+        door = MountedDoor("gateway", "/gateway/v1", kind=kind, reasoning_object=reasoning_object)
+        edge = _edge(router, list(targets), records, door, limits)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)
         session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
         yield Gateway(f"http://127.0.0.1:{port}/v1", router, records.kept, session)
 
 
-def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_object: bool) -> Edge:
-    model = ServedModel(
-        ModelCard("m", "m", created=1),
-        [
-            TargetCapabilities(Candidate(name, priority), HONOURED)
-            for priority, name in enumerate(targets)
-        ],
-    )
+def _edge(
+    router: Router,
+    targets: Sequence[str],
+    records: Records,
+    door: MountedDoor,
+    limits: RequestLimits | None,
+) -> Edge:
+    offers = [
+        TargetCapabilities(Candidate(name, priority), HONOURED)
+        for priority, name in enumerate(targets)
+    ]
+    models = [
+        ServedModel(ModelCard("m", "m", created=1), offers),
+        ServedModel(ModelCard("last", "last", created=1), offers[-1:]),
+    ]
     counters = MetricsCounters(lambda: [])
     pipeline = Pipeline(
         keys=StaticKeys(),
-        catalog=Catalog([model]),
+        catalog=Catalog(models),
         limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router,
         meter=Meter([counters, records]),
     )
-    door = MountedDoor("gateway", "/gateway/v1", kind="gateway", reasoning_object=reasoning_object)
-    return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
+    doors = DoorTable([door], default="gateway")
+    return Edge(doors, pipeline, Statuses(), counters, limits=limits)
 
 
 async def settled(condition: Any, seconds: float = 60.0) -> None:

@@ -58,6 +58,7 @@ class Office:
     accounts: Accounts
     reader: SqlUsageReader
     project: str
+    store: SqlStore
 
     async def key(self, **draft: object) -> NewKey:
         """A new key of the project."""
@@ -96,11 +97,10 @@ async def office(
     try:
         reader, seal = SqlUsageReader(database), Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-        accounts = Accounts.over(
-            SqlStore(database, seal), reader, Passwords(hasher), lambda: datetime.now(UTC)
-        )
+        store = SqlStore(database, seal)
+        accounts = Accounts.over(store, reader, Passwords(hasher), lambda: datetime.now(UTC))
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id
-        yield Office(accounts, reader, project)
+        yield Office(accounts, reader, project, store)
     finally:
         await database.close()

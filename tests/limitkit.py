@@ -45,6 +45,7 @@ class Clock:
 class Used:
     prompt: int = 0
     completion: int = 0
+    discarded: int = 0
 
 
 class ServiceView:

@@ -53,6 +53,8 @@ class Watch:
     def __init__(self) -> None:
         self.longest = 0.0
         self.what = ""
+        self.apart = 0.0
+        """Work of the fake engine in all."""
         self._apart = 0.0
 
     @property
@@ -62,7 +64,7 @@ class Watch:
         How slow it is is asked where it decides: machines that others use change from one second
         to the next.
         """
-        return self.longest > BOUND_SECONDS and self.longest > BOUND_SECONDS * _slowness()
+        return self.longest > BOUND_SECONDS and self.longest > BOUND_SECONDS * slowness()
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -94,7 +96,9 @@ class Watch:
         try:
             yield
         finally:
-            self._apart += time.thread_time() - before
+            spent = time.thread_time() - before
+            self._apart += spent
+            self.apart += spent
 
     def _set_apart(self, work: Callable[..., Iterator[int]]) -> Callable[..., Iterator[int]]:
         def apart(*args: Any) -> Iterator[int]:
@@ -120,7 +124,7 @@ class Watch:
             self.longest, self.what = seconds, repr(handle)[:300]
 
 
-def _slowness() -> float:
+def slowness() -> float:
     """Return how many times longer than a usual machine this one needs for a piece of work now.
 
     At most 4: behind that nothing is known of the service.

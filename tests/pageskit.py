@@ -73,7 +73,7 @@ class Shop(ScriptedServiceView):
             TargetStatus(f"far/{LONG}", "up", 2, 0, 0.0, ""),
         ]
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         return self.entries
 
     def answering(self, model: str) -> Sequence[str]:

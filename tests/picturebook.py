@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from causerie.accounts import totp
 from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recording import Recording
+from causerie.edge.openai import RequestLimits
 from causerie.errors import RateLimited, UpstreamFailed
 from causerie.protocol.events import (
     Event,
@@ -63,10 +65,10 @@ class Broken(Fair):
     file: Path
     """The configuration file of its operations."""
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         if self.broken:
             raise RuntimeError("this picture is of a bug")
-        return super().models()
+        return super().models(door)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +338,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "activity-opened": _opened,
         "activity-refused": _refused,
         "playground-answer": _answer,
+        "playground-accepted": _accepted,
         "playground-thinking": _thinking,
         "playground-call": _call,
         "playground-refused": _refused_turn,
@@ -559,6 +562,20 @@ def _told(scene: Scene, *script: Event | Exception) -> Iterator[None]:
 async def _answer(page: Page, root: str, scene: Scene) -> None:
     await _playground(page, root, scene)
     await _ask(page, "Say something.")
+
+
+async def _accepted(page: Page, root: str, scene: Scene) -> None:
+    """A stream that has started, and whose first token is still to come."""
+    service_view = scene.service_view
+    service_view.pipeline.prefill, before = [asyncio.Event()], service_view.limits
+    service_view.limits = RequestLimits(first_byte_seconds=0.01)
+    try:
+        await _playground(page, root, scene)
+        await page.fill("#draft", "What does this report say? " * 40)
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".turn-assistant .badge")).to_contain_text("Accepted")
+    finally:
+        service_view.pipeline.prefill, service_view.limits = (), before
 
 
 async def _thinking(page: Page, root: str, scene: Scene) -> None:

@@ -20,8 +20,8 @@ def piece(finish: str | None = None, **delta: object) -> dict[str, object]:
 class ScriptedProvider:
     """Each request takes the next script: a list of chunks, or a status with a body.
 
-    ``hold`` keeps the streams open after their last chunk until ``gone`` is set
-    by the client leaving.
+    ``gate`` lets it answer. ``hold`` keeps the streams open after their last chunk
+    until ``gone`` is set by the client leaving.
     """
 
     scripts: list[list[dict[str, object]] | tuple[int, str]]
@@ -30,6 +30,8 @@ class ScriptedProvider:
     base_url: str = ""
     requests: list[dict[str, object]] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event | None = None
     streaming: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -41,6 +43,9 @@ class ScriptedProvider:
         self.requests.append(await request.json())
         self.authorizations.append(request.headers.get("Authorization"))
         script = self.scripts.pop(0)
+        self.asked.set()
+        if self.gate is not None:
+            await self.gate.wait()
         if isinstance(script, tuple):
             return web.Response(status=script[0], text=script[1], content_type="application/json")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -28,6 +28,7 @@ from causerie.providers.outgoing import drafted, outgoing
 QUESTION = [{"role": "user", "content": "Hi"}]
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 G = {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}
+H = {"type": "function", "function": {"name": "h", "parameters": {"type": "object"}}}
 
 
 def request(**fields: Any) -> ChatRequest:
@@ -54,14 +55,15 @@ def sent(
     assert body.pop("model") == "theirs"
     if body["messages"] == QUESTION:
         del body["messages"]
-    return body, list(changes)
+    return body, [*asked.repairs, *changes]
 
 
 def reader(
     dialect: Dialect = GENERIC, *, partial: Partial | None = None, **fields: Any
 ) -> Incoming:
-    """A reader of one reply, whose new ids count upwards."""
+    """A reader of one reply, whose new ids count upwards; the request has functions."""
     numbers = count(1)
+    fields.setdefault("tools", [F, G, H])
     return Incoming(
         request(**fields),
         dialect,

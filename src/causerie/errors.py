@@ -2,6 +2,7 @@
 
     ServiceError
       InvalidRequest       400, 405, 413, 415, 421, 431, 501  the request itself
+        ConstraintNotKept  400                 the model found no reply that keeps its constraint
       Unauthenticated      401                 no key, or not a valid one
       OverBudget           402                 budget spent
       Forbidden            403                 the key may not
@@ -25,6 +26,9 @@ from enum import StrEnum
 from typing import Any, Self
 
 from msgspec import UNSET, Struct, UnsetType
+
+SHUTDOWN = "shutdown"
+"""Message of a cancellation because the service ends: the client has not left."""
 
 
 def counted(number: float, noun: str) -> str:
@@ -204,6 +208,15 @@ class ContextLengthExceeded(InvalidRequest):
         )
 
 
+class ConstraintNotKept(InvalidRequest):
+    """The model found no reply that keeps a constraint of the request, in bounded attempts.
+
+    The request brought the constraint, so its tokens are charged, whatever was delivered.
+    """
+
+    code = "constraint_not_kept"
+
+
 class Unauthenticated(ServiceError):
     """No key, or one that is unknown, expired or revoked."""
 
@@ -373,6 +386,7 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
 _KINDS: Mapping[str, type[ServiceError]] = {
     kind.__name__: kind
     for kind in (
+        ConstraintNotKept,
         ContextLengthExceeded,
         EngineLost,
         Forbidden,

@@ -45,7 +45,7 @@ def head(
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)
-    if changes or request is not asked or asked.preferences.dropped:
+    if changes or asked.repairs or request is not asked or asked.preferences.dropped:
         headers |= changed(asked, request, model, changes)
     return headers
 
@@ -53,11 +53,13 @@ def head(
 def changed(
     asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
 ) -> dict[str, str]:
-    """Report changes to ``asked``: those that the model made, and ``changes`` on the way."""
+    """Report changes to ``asked``: repairs, what the model changed, and ``changes`` on the way."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.preferences.dropped:
         changes = [*asked.preferences.dropped, *changes]
+    if asked.repairs:
+        changes = [*asked.repairs, *changes]
     return {"x-request-changes": _listed(changes)} if changes else {}
 
 

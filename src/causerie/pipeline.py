@@ -5,16 +5,19 @@
     · generate (400, 502, 503) · meter
 
 The stages do not know each other; they meet here and nowhere else.
-:meth:`Pipeline.answer` raises while a status can still be sent, for streams
-too, because the first content-bearing event is awaited before anything is
-delivered. Its end, however that comes about (finished, client gone, cancelled,
-failed), frees the engine, gives the place back and writes the usage.
+:meth:`Pipeline.answer` awaits the first content-bearing event before it
+delivers anything, for streams too. Until then a failure has its real status,
+unless the edge has started a stream that waits for long. The end of an answer,
+however it comes about (finished, client gone, cancelled, failed), frees the
+engine, gives the place back and writes the usage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Protocol
 
 from msgspec import Struct, structs
@@ -44,7 +47,12 @@ from causerie.headers import changed, head, served
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
+from causerie.protocol.chunk_encoder import (
+    CompletionIdentity,
+    Response,
+    ResponseContext,
+    ResponseSink,
+)
 from causerie.protocol.events import BatchSink
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.model_entries import Model
@@ -66,6 +74,10 @@ class PipelineDoor(Locked, Protocol):
     @property
     def accounts(self) -> bool:
         """Return true if it takes the keys of accounts."""
+
+    @property
+    def separate_caches(self) -> bool:
+        """Return true if projects reuse nothing of each other's prompts."""
 
 
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
@@ -154,23 +166,25 @@ class Pipeline:
         caller: Caller,
         request: ChatRequest,
         identity: CompletionIdentity,
-        begin: ResponseSink,
+        response: Response,
         labels: Labels = UNLABELLED,
     ) -> None:
-        """Hand the batches of an answer to the sink that ``begin`` returns.
+        """Hand the batches of an answer to the sink that ``response.begin`` returns.
 
-        ``begin`` is called once the first content-bearing event is at hand, and again where a
-        plain answer starts anew. Raises ``ServiceError``; before ``begin`` a status can tell it.
+        It is called once the first content-bearing event is at hand, and again where a
+        plain answer starts anew. Raises ``ServiceError``; before a start a status can tell it.
         When it returns, the answer has been delivered and its usage recorded.
         """
         record = self.meter.begin(identity.request_id, door.name, caller, labels)
-        asked = _Asked(door, caller, request, identity, begin, record)
+        request = scoped(door, caller, request)
+        asked = _Asked(door, caller, request, identity, response.begin, record)
         try:
             await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
             record.ended(failure)
             raise
         finally:
+            record.early_start = response.early_start
             entered = self.meter.write(record)
             if entered is not None:
                 await entered
@@ -189,7 +203,11 @@ class Pipeline:
         """The answer of a free model, which counts as one of the day."""
         hold = await days.take(asked.caller.project)
         with hold:
-            await self._answered(asked, choice, hold.day_status.headers)
+            try:
+                await self._answered(asked, choice, hold.day_status.headers)
+            except Exception as failure:
+                hold.charged = asked.record.charged_despite(failure)
+                raise
 
     async def _answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
@@ -390,6 +408,19 @@ class Pipeline:
         return model.entry(reasoning_object=door.reasoning_object)
 
 
+def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
+    """Return the request with the cache scope of its project, or of its key if it has none."""
+    if not door.separate_caches or not (owner := caller.project or caller.key):
+        return request
+    return structs.replace(request, cache_scope=_cache_scope(owner))
+
+
+@lru_cache(maxsize=10_000)
+def _cache_scope(owner: str) -> str:
+    """Return the same opaque name in every process, which servers of others may see."""
+    return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
+
+
 def _kept(asked: _Asked) -> Contents:
     """Return the contents that the record keeps, for a project that logs them."""
     context = ResponseContext(asked.identity, asked.request.model, "")
@@ -423,7 +454,12 @@ def _context(
     visible, reasoning_object = request.thinking.visible, asked.door.reasoning_object
     if not isinstance(model, Listing):
         return ResponseContext(
-            asked.identity, request.model, fingerprint, visible, reasoning_object
+            asked.identity,
+            request.model,
+            fingerprint,
+            visible,
+            reasoning_object,
+            function_names=request.function_names,
         )
     return ResponseContext(
         asked.identity,
@@ -433,4 +469,5 @@ def _context(
         reasoning_object,
         lambda usage: float(model.cost(execution.served_by, usage)),
         model.provider(execution.served_by),
+        request.function_names,
     )

@@ -86,6 +86,16 @@ async def test_more_than_foreseen_is_charged_when_it_is_known(service_view: Serv
     await service_view.pass_through(scope, input=1000)
 
 
+async def test_tokens_that_were_taken_back_count_as_they_were_generated(
+    service_view: ServiceView,
+) -> None:
+    scope = key(tokens_per_minute=1000)
+    with await service_view.admit(scope, input=100, output=100) as lease:
+        lease.settle(Used(100, 100, discarded=700))
+    with pytest.raises(RateLimited, match="900 are used"):
+        await service_view.pass_through(scope, input=101)
+
+
 async def test_input_and_output_have_limits_of_their_own(service_view: ServiceView) -> None:
     scope = key(input_tokens_per_minute=100, output_tokens_per_minute=50)
     await service_view.pass_through(scope, input=90, output=10)

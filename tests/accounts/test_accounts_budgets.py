@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 from budgetkit import START, Books, claim, services
 from ledgerkit import record
+from msgspec import structs
 from valkeyserver import ValkeyServer
 
 from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
@@ -318,6 +319,16 @@ def test_prices_by_the_token() -> None:
     ],
 )
 def test_who_pays(status: int, prompt: int, completion: int, charged: bool) -> None:
-    price = TokenPrice(prompt=Decimal("0.001"), completion=Decimal("0.001"))
-    cost = price.charge(status=status, prompt=prompt, cached=0, completion=completion)
-    assert (cost > 0) is charged
+    """A plain reply that fails costs nothing; a stream costs what was delivered of it."""
+    made = record(status=status, prompt=prompt, completion=completion, stream=False)
+    assert made.charged is charged
+    streamed = structs.replace(made, stream=True)
+    assert streamed.charged is (charged or bool(status >= 500 and completion))
+    assert structs.replace(streamed, first_token_us=None).charged is charged
+
+
+def test_a_constraint_that_was_not_kept_is_charged() -> None:
+    """The request brought it, and the model has worked for it."""
+    made = record(status=400, code="constraint_not_kept", first_token_us=None)
+    assert made.charged
+    assert not structs.replace(made, code="unsupported_schema").charged

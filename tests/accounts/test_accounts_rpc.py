@@ -35,9 +35,10 @@ from causerie.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
+from causerie.metering import usage_records
 from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord
 from causerie.metering.meter import Record
-from causerie.protocol.events import Usage
+from causerie.protocol.events import FinishReason, Usage
 
 BOUNDS = LimitsAndBudgets(
     (Limit(requests_per_minute=3, concurrent=1, tokens_per_minute=1000),), (Budget(Decimal(10)),)
@@ -130,9 +131,10 @@ def running_record(caller: Caller) -> Record:
     return Record("r", "hosted", caller.key, "small", project=caller.project, user=caller.user)
 
 
-async def hold(client: AccountsClient, caller: Caller) -> Record:
+async def hold(client: AccountsClient, caller: Caller, *, stream: bool = False) -> Record:
     """The record of a request whose estimate is held."""
     record = running_record(caller)
+    record.stream = stream
     record.held = await client.reserve(caller, "small", lambda: NEED)
     await client.begin_request(record, NEED.input)
     return record
@@ -258,3 +260,45 @@ async def test_a_key_that_is_unknown_or_not_for_this_door_is_refused(world: Worl
         record.status, record.code, record.used = 200, None, Usage(1, 1)
         await client.enter(record)
         assert record.cost == Decimal(4)
+
+
+async def test_what_a_stream_delivered_is_charged_when_its_worker_is_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as was told some seconds before; a plain reply was not delivered."""
+    monkeypatch.setattr(usage_records, "_BETWEEN_SECONDS", 0.0)
+    async with worker(world) as (made, client, caller):
+        for stream in (True, False):
+            record = await hold(client, caller, stream=stream)
+            record.outcome = Delivering()
+            record.first_token(0.0)
+
+        async def told() -> bool:
+            return any(one.usage.completion for one in made.session._running.values())
+
+        await eventually(told)
+        await made.session.close()  # the worker has ended
+        streamed, plain = sorted(made.kept.records, key=lambda one: not one.stream)
+        assert (streamed.status, streamed.code) == (500, "interrupted")
+        assert (streamed.prompt, streamed.completion, streamed.cost) == (30, 12, Decimal(4))
+        assert streamed.charged
+        assert not plain.charged
+        assert not plain.cost
+        await hold(client, caller)  # of 10 dollars 4 are spent
+        await hold(client, caller)
+        with pytest.raises(OverBudget):
+            await hold(client, caller)
+
+
+class Delivering:
+    """A reply under way, of which a stream has delivered something."""
+
+    served_by = "small"
+    tried = ("small",)
+    continued = 0
+    queued_seconds = upstream_seconds = 0.0
+    whole, delivered = False, True
+    finish: FinishReason | None = None
+
+    def usage(self) -> Usage:
+        return Usage(30, 12)

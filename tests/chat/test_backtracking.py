@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from causerie.chat import validation
 from causerie.chat.backtracking import without_faults
 from causerie.chat.chat import TextChat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
+from causerie.chat.schema.certain import CHECKED as MARK
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import validate_json
+from causerie.chat.validation import CheckedSchema, validate_json
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
-from causerie.errors import InternalError
-from causerie.protocol.events import Batch
+from causerie.errors import ConstraintNotKept
+from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
+from causerie.protocol.events import Batch, Finished, TextDelta, Usage
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool, ToolChoice
 
+MOST_READ_AGAIN = 200  # tokens, for one draw
+NUMBERS = [part for at in range(1_000, 4_000) for part in (str(at), ",")]
 COLORS = {"enum": ["red", "green", "grey", "blue"]}
 
 
@@ -144,7 +150,7 @@ async def test_a_value_that_breaks_a_rule_is_written_anew(name: str, call: bool)
 async def test_a_value_that_nothing_can_mend_ends_the_answer_with_an_error() -> None:
     schema = of(a={"type": "string", "minLength": 1, "not": {"pattern": "."}})
     batches: list[Batch] = []
-    with pytest.raises(InternalError, match="what `not` excludes"):
+    with pytest.raises(ConstraintNotKept, match="what `not` excludes"):
         async with chat_of({"a": "b"}).generate(asked(schema)) as answer:
             async for batch in answer.events:
                 batches.append(batch)
@@ -176,7 +182,7 @@ async def test_tokens_that_are_taken_back_are_not_counted() -> None:
 def test_tokens_are_held_from_the_comma_to_the_end_of_the_item() -> None:
     documents = WatchedDocuments(
         Parser(by_name("qwen-3"), tools=None, reasoning_open=False, call_id=lambda name, id: id),
-        Rewriter(SCHEMAS[0], "schema").rewrite(),
+        CheckedSchema(Rewriter(SCHEMAS[0], "schema").rewrite()),
         {},
     )
     final = []
@@ -208,14 +214,16 @@ async def test_the_limit_cuts_inside_held_text() -> None:
 
 
 async def test_an_answer_that_cannot_be_completed_ends_with_an_error() -> None:
-    """Of two booleans there are no three; nothing that breaks the rule has been sent."""
-    chat = chat_of({"a": [True, True, True]})
+    """Of two texts there are no three; nothing that breaks the rule has been sent."""
+    chat = chat_of({"a": ["a", "a", "a"]})
+    texts = {"type": "string", "pattern": "^a?$"}
     batches: list[Batch] = []
-    with pytest.raises(InternalError, match="items at #/a have to differ"):
-        async with chat.generate(asked(unique({"type": "boolean"}, minItems=3))) as answer:
+    with pytest.raises(ConstraintNotKept, match="items at #/a have to differ"):
+        async with chat.generate(asked(unique(texts, minItems=3))) as answer:
             async for batch in answer.events:
                 batches.append(batch)
-    assert together(batches).text in ('{"a": [true, false', '{"a": [true,false')
+    items = json.loads(together(batches).text + "]}")["a"]
+    assert sorted(items) == ["", "a"]
 
 
 async def test_a_continued_answer_counts_the_items_that_it_has() -> None:
@@ -271,21 +279,152 @@ def number(text: str) -> int:
 async def test_white_space_is_no_other_item() -> None:
     """A blank in place of the repeated item would only put the same item off."""
     engine = Drawing(["[", "true", ",", "true", "]"], [","], [" "], ["false"], ["]"])
-    rules = {"type": "array", "uniqueItems": True}
+    rules = CheckedSchema({"type": "array", "uniqueItems": True})
     request = TextRequest((1,), 20, SamplingParams(seed=7), grammar="g", accepted=(9,))
 
-    def read() -> WatchedDocuments:
-        form = by_name("qwen-3")
-        parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
-        return WatchedDocuments(parser, rules, {})
+    form = by_name("qwen-3")
+    parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
+    documents, discarded = WatchedDocuments(parser, rules, {}), list[int]()
 
-    async with without_faults(engine, request, read) as outputs:
+    async with without_faults(engine, request, documents, discarded.append) as outputs:
         made = [output async for output in outputs]
     assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
     assert made[-1] == Stopped("stop", 1, 5)
+    assert sum(discarded) == 4  # a comma and an item that repeats, a comma, a blank
     bias = [asked.sampling.logit_bias for asked in engine.requests]
     true, blank = number("true"), number(" ")
     assert bias == [{}, {number("]"): 100}, {true: -100}, {true: -100, blank: -100}, {}]
     assert [len(asked.accepted) for asked in engine.requests] == [1, 3, 4, 4, 5]
     assert [asked.max_tokens for asked in engine.requests] == [20, 1, 1, 1, 16]
     assert len({asked.sampling.seed for asked in engine.requests}) > 2
+
+
+def _parser() -> Parser:
+    form = by_name("qwen-3")
+    return Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
+
+
+@pytest.mark.parametrize(
+    ("rules", "run"),
+    [
+        # The array has been handed on but for its last item; it may not end.
+        ({"type": "array", "uniqueItems": True, "minItems": 9_999},
+         ["[", "7", ",", "8", ",", "9", ",", *NUMBERS, "7", "]"]),
+        # The whole document is held until it is complete.
+        ({"type": "array", "minItems": 9_999, MARK: True},
+         ["[", *NUMBERS, "7", "]"]),
+        ({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"minItems": 9_999, MARK: True,
+                                                          "items": {"$ref": "#/$defs/a"}}}},
+         [*["["] * 100, *[part for _ in range(2_000) for part in ("7", ",")], "7", "]"]),
+    ],
+    ids=["items", "whole", "deep"],
+)  # fmt: skip
+async def test_little_is_read_again_where_something_is_taken_back(
+    rules: dict[str, Any], run: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without copies of its state, the reader would begin anew at each of the 128 draws."""
+    read = 0
+    feed = WatchedDocuments.feed
+
+    def counted(documents: WatchedDocuments, text: str) -> None:
+        nonlocal read
+        read += 1
+        feed(documents, text)
+
+    monkeypatch.setattr(WatchedDocuments, "feed", counted)
+    engine = Stubborn(run)
+    request = TextRequest((1,), 20_000, SamplingParams(seed=7), grammar="g")
+    discarded = list[int]()
+    documents = WatchedDocuments(_parser(), CheckedSchema(rules), {})
+    async with without_faults(engine, request, documents, discarded.append) as outputs:
+        with suppress(ConstraintNotKept):
+            async for _ in outputs:
+                pass
+    assert engine.draws > 3
+    assert read <= len(run) + engine.draws * MOST_READ_AGAIN
+    assert sum(discarded) > 0
+
+
+class Stubborn(Drawing):
+    """An engine that writes one run, and then the same token however often it is asked."""
+
+    def __init__(self, run: Sequence[str]) -> None:
+        super().__init__(run)
+        self.draws = 0
+        self.ending = ["]"] * run.count("[")
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        if self.runs:
+            yield self._run(self.runs.pop(), request)
+            return
+        if request.max_tokens > 1:
+            yield self._run(self.ending, request)
+            return
+        self.draws += 1
+        others = (
+            text for text in ("7", "8", "9") if number(text) not in request.sampling.logit_bias
+        )
+        yield self._run([next(others, "7")], request)
+
+
+@pytest.mark.parametrize("call", [False, True])
+async def test_a_document_that_takes_too_much_work_to_check_is_delivered_and_marked(
+    call: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "AT_ONCE", 1)
+    monkeypatch.setattr(validation, "MOST_STEPS", 10)
+    document = {"a": list(range(10))}
+    schema = of(a={"type": "array", "items": {"type": "integer"}})
+    batches: list[Batch] = []
+    async with chat_of(document, call=call).generate(asked(schema, call=call)) as answer:
+        async for batch in answer.events:
+            batches.append(batch)
+    ends = [event for batch in batches for event in batch if isinstance(event, Finished)]
+    assert ends == [Finished("tool_calls" if call else "stop", verified=False)]
+    whole = together(batches)
+    assert json.loads(whole.calls[0].arguments if call else whole.text) == document
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_the_end_of_a_choice_says_whether_its_form_was_checked(verified: bool) -> None:
+    context = ResponseContext(CompletionIdentity("c", 1, "r"), "m", "f")
+    batch = [TextDelta("1"), Finished("stop", verified=verified), Usage(1, 1)]
+    plain = json.loads(msgspec.json.encode(context.completion(batch)))["choices"][0]
+    chunks = ChunkEncoder(context).feed(batch).decode().split("\n\n")
+    ends = [chunk for chunk in chunks if '"finish_reason":"stop"' in chunk]
+    streamed = json.loads(ends[0].removeprefix("data: "))["choices"][0]
+    assert len(ends) == 1
+    for choice in (plain, streamed):
+        assert choice.get("verified", True) is verified
+        assert ("verified" in choice) is not verified
+
+
+async def test_tokens_that_are_taken_back_are_counted_apart() -> None:
+    engine = Counting("m", FakeScript([json.dumps(REPLIES[1])]))
+    engine.tokens = []
+    chat = TextChat(engine, Unchecked())
+    async with chat.generate(asked(SCHEMAS[2])) as answer:
+        whole = together([batch async for batch in answer.events])
+        assert whole.usage == answer.usage()
+    assert whole.usage is not None
+    made = whole.usage.completion + whole.usage.discarded
+    assert whole.usage.discarded > 0
+    assert made == len(engine.tokens)
+
+
+class Counting(FakeEngine):
+    """The engine, which keeps the tokens that it has generated."""
+
+    tokens: list[Token]
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        async with super().generate(request) as outputs:
+            yield self._kept(outputs)
+
+    async def _kept(self, outputs: AsyncIterator[Output]) -> AsyncIterator[Output]:
+        async for output in outputs:
+            if isinstance(output, Token):
+                self.tokens.append(output)
+            yield output

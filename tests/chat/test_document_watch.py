@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from causerie.chat.document_watch import BrokenRule, DocumentWatch, Repeat
 from causerie.chat.schema import prepare
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import validate_json
+from causerie.chat.validation import CheckedSchema, validate_json
 
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
 RULES = {
@@ -37,7 +37,7 @@ values = st.recursive(
 
 
 def watched(text: str, rules: dict[str, Any], cuts: list[int]) -> DocumentWatch:
-    document = DocumentWatch(Rewriter(rules, "schema").rewrite())
+    document = DocumentWatch(CheckedSchema(Rewriter(rules, "schema").rewrite()))
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     for begin, end in pairwise(edges):
         document.feed(text[begin:end], begin)
@@ -84,7 +84,7 @@ def test_text_is_held_from_the_outermost_item_that_may_be_taken_back() -> None:
 
 
 def test_a_piece_that_ends_an_item_and_begins_the_next_names_what_is_before_the_comma() -> None:
-    document = DocumentWatch(UNIQUE)
+    document = DocumentWatch(CheckedSchema(UNIQUE))
     for position, piece in enumerate(['["', "a", '","', "a", '"']):
         document.feed(piece, position)
     assert document.fault == Repeat("#", 2, '"')
@@ -112,7 +112,7 @@ def test_a_value_with_rules_that_no_grammar_has_is_held_until_it_is_complete() -
         "then": {"properties": {"n": {"minimum": 5}}},
     }
     schema = {"properties": {"a": excluded, "b": {"type": "string"}, "c": inner}}
-    document = DocumentWatch(prepare(schema, param="p").rules)
+    document = DocumentWatch(CheckedSchema(prepare(schema, param="p").rules))
     text = '{"a": "ab", "b": "x", "c": {"k": "y", "n": 3}}'
     held = []
     for position, character in enumerate(text):
@@ -130,7 +130,7 @@ def test_a_value_with_rules_that_no_grammar_has_is_held_until_it_is_complete() -
 
 def test_an_excluded_text_is_found_as_soon_as_it_is_complete() -> None:
     schema = {"type": "array", "items": {"type": "string", "not": {"pattern": "^x"}}}
-    document = DocumentWatch(prepare(schema, param="p").rules)
+    document = DocumentWatch(CheckedSchema(prepare(schema, param="p").rules))
     for position, piece in enumerate(["[", '"a', '"', ', "x', 'y"']):
         document.feed(piece, position)
     assert isinstance(document.fault, BrokenRule)

@@ -20,7 +20,7 @@ from causerie.chat.formats.format import (
     ParameterList,
     PythonArguments,
 )
-from causerie.chat.history import arranged, entries, results_placed, tool_entries
+from causerie.chat.history import arranged, entries, tool_entries
 from causerie.chat.taint import user_spans
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
@@ -144,24 +144,6 @@ def test_parts_of_text_are_joined_and_pictures_kept() -> None:
     )
     assert joined["content"] == "ab"
     assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]  # parts
-
-
-@pytest.mark.parametrize(("late", "order"), [(True, "0123456"), (False, "0136245")])
-def test_results_stand_behind_their_calls_where_they_must(late: bool, order: str) -> None:
-    """Each behind the last message that has its id, which some clients use again."""
-    call, other = ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")
-    messages = [
-        USER,
-        Message("assistant", None, tool_calls=(call, other)),
-        Message("user", "2"),
-        Message("tool", "3", tool_call_id="b"),
-        Message("assistant", None, tool_calls=(call,)),
-        Message("tool", "5", tool_call_id="a"),
-        Message("tool", "6", tool_call_id="b"),
-    ]
-    told = entries(messages, TemplateCapabilities(), ())
-    placed = results_placed(told, TemplateCapabilities(late=late))
-    assert "".join(str(told.index(entry)) for entry in placed) == order
 
 
 def test_system_messages_stay_where_the_template_shows_them() -> None:

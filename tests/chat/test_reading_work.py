@@ -19,6 +19,7 @@ from causerie.chat.document_watch import DocumentWatch
 from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
 from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import CheckedSchema
 
 PIECE = 4
 LENGTH = 6_000  # characters, about
@@ -134,7 +135,7 @@ def test_a_call_that_begins_like_an_earlier_one() -> None:
 
 
 def test_a_document_that_is_watched() -> None:
-    rules = Rewriter({"type": "array", "uniqueItems": True}, "schema").rewrite()
+    rules = CheckedSchema(Rewriter({"type": "array", "uniqueItems": True}, "schema").rewrite())
     text = json.dumps(["a" * (LENGTH // 2), *range(LENGTH // 12)])
 
     def watch() -> Callable[[str], object]:

@@ -138,3 +138,83 @@ def test_what_ends_is_admitted_and_nothing_else_is_entered(
             assert found.try_consume_tokens(list(begun)) < len(begun)
         else:
             assert admitted(top, document)
+
+
+def _array(**keywords: object) -> dict[str, object]:
+    return {"type": "array", **keywords}
+
+
+def _different(least: int, items: object) -> dict[str, object]:
+    return _array(minItems=least, uniqueItems=True, items=items)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _different(2, {"type": "string", "pattern": "^x$"}),
+        _different(3, {"type": "string", "pattern": "^(x|y)$"}),
+        _different(4, {"type": "string", "pattern": "^[abc]$"}),
+        _different(2, {"type": "string", "maxLength": 0}),
+        _different(2, {"const": 1}),
+        _different(3, {"enum": [1, 1.0, "a"]}),
+        _different(3, {"type": "boolean"}),
+        _different(4, {"type": ["boolean", "null"]}),
+        _different(4, {"type": "integer", "minimum": 1, "maximum": 3}),
+        _different(3, {"type": "integer", "exclusiveMinimum": 0, "maximum": 10, "multipleOf": 5}),
+        _different(3, {"anyOf": [{"const": 1}, {"const": 2}]}),
+        _different(2, {"allOf": [{"type": "string"}, {"const": "a"}]}),
+        _array(minItems=3, uniqueItems=True, prefixItems=[{}], items={"const": 1}),
+        _array(contains={"const": 1}, minContains=3, maxContains=2),
+        _array(contains={"const": 1}, minContains=3, maxItems=2),
+        {"type": "object", "minProperties": 3, "maxProperties": 2},
+        {"type": "object", "minProperties": 2, "properties": {"a": {}},
+         "additionalProperties": False},
+        {"type": "object", "minProperties": 2, "propertyNames": {"enum": ["a"]}},
+        {"type": "object", "required": ["a"], "propertyNames": {"enum": ["b"]}},
+        {"type": "object", "required": ["a", "b"], "maxProperties": 1},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_what_counting_refutes_is_refused_where_it_stands(schema: dict[str, object]) -> None:
+    """It was found out by the last check, when all of the answer had been delivered."""
+    around = {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"]}
+    for whole, pointer in (
+        (schema, "#"),
+        ({**around, "properties": {"a": schema}}, "#/properties/a"),
+        ({**around, "$defs": {"x": schema}}, "#/$defs/x"),
+    ):
+        with pytest.raises(InvalidRequest, match="no finite document") as refused:
+            prepare(whole, param="schema")
+        assert refused.value.code == "unsupported_schema"
+        assert refused.value.metadata["pointer"] == pointer
+    optional = prepare({**around, "properties": {"a": schema}, "required": []}, param="schema")
+    assert optional.rules["properties"] == {"a": False}
+    assert json.loads(optional.text)["properties"] == {"a": False}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _different(2, {"type": "string", "pattern": "^(x|y)$"}),
+        _different(2, {"type": "string", "pattern": "x"}),
+        _different(3, {"enum": [1, True, "a"]}),
+        _different(2, {"type": "integer", "exclusiveMinimum": 0, "maximum": 10, "multipleOf": 5}),
+        _different(2, {"pattern": "^x$"}),
+        _array(contains={"const": 1}, minContains=2, maxContains=2),
+        {"type": "object", "minProperties": 1, "propertyNames": {"enum": ["a"]}},
+        {"minItems": 2, "uniqueItems": True, "items": {"const": 1}},
+    ],
+    ids=json.dumps,
+)
+def test_what_can_be_satisfied_is_not_refused(schema: dict[str, object]) -> None:
+    prepare(schema, param="schema")
+
+
+async def test_counting_is_bounded_where_alternatives_multiply() -> None:
+    defined: dict[str, object] = {
+        f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 20} for at in range(8)
+    }
+    prepare(
+        {"$defs": {**defined, "d8": {"const": 1}}, **_different(2, {"$ref": "#/$defs/d0"})},
+        param="x",
+    )

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from causerie.chat.validation import validate
+from causerie.chat.schema import compiled
+from causerie.chat.schema.compiled import TooMuchWork, Work, matcher_of
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema, decided, validate
 from causerie.protocol.request import (
     Grammar,
     JsonObject,
@@ -95,9 +103,110 @@ def test_alternatives_that_multiply_are_given_up() -> None:
         "$ref": "#/$defs/a",
         "$defs": {"a": {"anyOf": [twice, twice, {"type": "string"}]}},
     }
-    assert validate("[" * 60 + "]" * 60, JsonSchema(schema)) == (
-        "The answer could not be checked against the schema within its bounds."
+    with pytest.raises(TooMuchWork):
+        validate("[" * 60 + "]" * 60, JsonSchema(schema))
+
+
+def test_a_part_that_is_named_twice_at_each_step_is_given_up() -> None:
+    """What is evaluated is looked for in every part; 2 to the power of 40 here."""
+    defined: dict[str, object] = {
+        f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)
+    }
+    defined["d40"] = {"properties": {"a": True}}
+    schema = _schema(**{"$ref": "#/$defs/d0", "$defs": defined, "unevaluatedProperties": False})
+    with pytest.raises(TooMuchWork):
+        validate('{"a": 1}', schema)
+
+
+def _rules(**keywords: object) -> CheckedSchema:
+    return CheckedSchema(Rewriter(keywords, "schema").rewrite())
+
+
+def test_each_pattern_of_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compilations = []
+    monkeypatch.setattr(
+        compiled, "matcher_of", lambda grammar: compilations.append(grammar) or matcher_of(grammar)
     )
+    patterns = [f"^.*[a-z]{{1,{at}}}$" for at in range(1, 101)]
+    schema = _rules(allOf=[{"pattern": pattern} for pattern in patterns])
+    for text in ("one", "two", "three"):
+        assert schema.fault(text, Work(MOST_STEPS)) is None
+    assert len(compilations) == len(patterns)
+
+
+def test_compiled_patterns_of_all_schemas_are_bounded() -> None:
+    schemas = [_rules(pattern=f"^(a|b)*a(a|b){{{at}}}$") for at in range(20, 60)]
+    for schema in schemas:
+        schema.fault("ab" * 2_000, Work(MOST_STEPS))
+    assert sum(schema.patterns.bytes for schema in schemas) <= compiled.MOST_KEPT_BYTES
+    assert schemas[0].fault("ab" * 40 + "a", Work(MOST_STEPS)) is None  # it is compiled again
+
+
+def test_patterns_by_names_are_bounded() -> None:
+    """What each comparison took is charged: 30 names and 200 patterns are no 200 steps."""
+    schema = _rules(
+        patternProperties={f"^(a|b)*a(a|b){{{at}}}c$": {"type": "null"} for at in range(20, 220)}
+    )
+    document = {f"{'ab' * 400}{at}": None for at in range(300)}
+    work = Work(MOST_STEPS)
+    with pytest.raises(TooMuchWork):
+        schema.fault(document, work)
+    assert work.left <= 0
+
+
+def test_a_pattern_that_the_library_gives_up_is_no_fault() -> None:
+    text = "".join(random.Random(1).choices("ab", k=3_000))
+    schema = _rules(pattern="(a|b)*a(a|b){400}b(a|b){400}a")
+    with pytest.raises(TooMuchWork):
+        schema.fault(text, Work(MOST_STEPS * 100))
+
+
+async def test_a_long_check_is_made_beside_the_loop() -> None:
+    main, threads = threading.get_ident(), list[int]()
+
+    def check(work: Work) -> str:
+        threads.append(threading.get_ident())
+        work.spend(AT_ONCE + 1)
+        return "decided"
+
+    assert await decided(check, 100) == "decided"
+    assert threads[0] == main
+    assert threads[1] != main
+    with pytest.raises(TooMuchWork):
+        await decided(lambda work: work.spend(MOST_STEPS + 1), 100)
+    threads.clear()
+    assert await decided(lambda _: threads.append(threading.get_ident()), 1_000_000) is None
+    assert main not in threads  # a long text is not even read in the loop
+
+
+_HOSTILE = st.sampled_from(
+    [
+        "^(a|b)*a(a|b){200}$",
+        "(a+)+$",
+        r"^(([ab]+[._-])*[ab]+@([ab]+\.)+[a-z]{2,})$",
+        "^(a?){90}a{90}$",
+        "^((a{1,20}){1,20}){1,20}$",
+        r"\p{L}{1,200}[^\p{Lu}]{1,200}",
+        "^(.*a.{1,20}b.*a.{1,30}b.*a.{1,40})$",
+    ]
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(_HOSTILE, min_size=1, max_size=6),
+    st.text("ab", max_size=3_000),
+    st.integers(0, 2_000),
+)
+def test_no_check_takes_more_than_it_is_allowed(
+    patterns: list[str], text: str, allowed: int
+) -> None:
+    """Processor time is counted while the library works: one of its calls more at most."""
+    schema = _rules(anyOf=[{"items": {"pattern": each}, "minItems": 99} for each in patterns])
+    work = Work(allowed)
+    with suppress(TooMuchWork):
+        schema.fault([text + str(at) for at in range(40)], work)
+    assert work.left > -2_500
 
 
 def test_nesting_beyond_the_reader_is_no_json() -> None:

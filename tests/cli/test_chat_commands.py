@@ -61,7 +61,10 @@ def test_another_model_goes_on_with_the_conversation(
     assert commands.said("/model") == "* m-1\n  m-2"
     commands.said("/model m-2")
     assert commands.said("/model") == "  m-1\n* m-2"
-    assert "but it is not listed" in str(commands.said("/model m-3"))
+    assert commands.said("/model m-3") == (
+        "there is no model m-3, so m-2 stays; /model lists the others"
+    )
+    assert commands.said("/model") == "  m-1\n* m-2"
     assert commands.said("/model m-2") == "m-2 is asked from now on"
     assert roles(conversation) == ["system", "user", "assistant"]
 

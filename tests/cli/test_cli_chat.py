@@ -9,11 +9,13 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
+from typing import Any
 
 import commandkit
 import pytest
 from provider import ScriptedProvider, piece, running
 
+from causerie.cli.chat import asked
 from causerie.cli.terminal import printable
 
 THINKS = [
@@ -122,6 +124,60 @@ async def test_a_pipe_is_the_question() -> None:
     assert provider.requests[0]["messages"] == [{"role": "user", "content": "Why?\nReally."}]
     assert provider.requests[0]["model"] == "m-2"
     assert "chat_template_kwargs" not in provider.requests[0]
+
+
+async def test_piped_text_goes_before_the_question() -> None:
+    async with running(ScriptedProvider([THINKS, THINKS, THINKS])) as provider:
+        url = provider.base_url
+        both = await run("What is it?", "-u", url, stdin="The word is BANANA.\r\nSo.\n")
+        alone = await run("What is it?", "-u", url, stdin="\n")
+        stdin_only = await run("-", "-u", url, stdin="Why?\n")
+    assert [both[0], alone[0], stdin_only[0]] == [0, 0, 0]
+    questions: Any = [request["messages"] for request in provider.requests]
+    assert [each[-1]["content"] for each in questions] == [
+        "The word is BANANA.\nSo.\n\nWhat is it?",
+        "What is it?",
+        "Why?",
+    ]
+
+
+async def test_what_cannot_be_a_question_is_refused_before_anything_is_asked() -> None:
+    binary = await run("What is it?", "-u", "http://127.0.0.1:9/v1", stdin="\x89PNG\0\0")
+    large = await run("What is it?", "-u", "http://127.0.0.1:9/v1", stdin="x" * (16 * 2**20 + 1))
+    assert binary == (2, "", "causerie: stdin holds binary data; pipe text\n")
+    assert large == (2, "", "causerie: stdin holds more than 16 MiB; pipe less text\n")
+
+
+def test_a_pipe_that_nobody_writes_to_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent may keep it open for ever; what comes late is not lost."""
+    reading, writing = os.pipe()
+    notes: list[str] = []
+
+    def noted(note: str, *, err: bool) -> None:
+        assert err
+        notes.append(note)
+        os.write(writing, b"Late.")
+        os.close(writing)
+
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("typer.echo", noted)
+        assert asked("Why?", 0.001) == "Late.\n\nWhy?"
+    assert notes == ["causerie: waiting for the end of stdin; `< /dev/null` asks without it"]
+
+
+async def test_no_question_waits_for_what_is_no_pipe() -> None:
+    """As cron, CI and services start programs."""
+    async with running(ScriptedProvider([THINKS, THINKS])) as provider:
+        for end in ("< /dev/null", "<&-"):
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh", "-c",
+                f'exec "$0" -m causerie chat "Why?" -u {provider.base_url} {end}',
+                sys.executable, stdout=PIPE, stderr=PIPE,
+            )  # fmt: skip
+            out, err = await process.communicate()
+            assert (process.returncode, err) == (0, b"")
+            assert b"Blue" in out
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])

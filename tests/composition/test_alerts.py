@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import openai
 import pytest
@@ -33,6 +34,7 @@ from causerie.alerts.message import AlertKind
 from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.alerting import Alerting
 from causerie.composition.service_conditions import (
+    UsageReports,
     engine_conditions,
     error_conditions,
     provider_conditions,
@@ -40,9 +42,11 @@ from causerie.composition.service_conditions import (
 from causerie.edge.ownership import owned
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
-from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
-from causerie.settings import load
+from causerie.routing.target import Target
+from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
+from causerie.settings import Settings, load
 from causerie.settings.alerts import Alerts
 
 CONFIG = """
@@ -253,6 +257,20 @@ def test_the_rate_of_errors_is_that_of_the_window() -> None:
     assert [*error_conditions(Alerts(), {"m": few, "n": ErrorRate(100, 19)})] == []
     [condition] = error_conditions(Alerts(), {"m": many})
     assert condition.summary == "Model m fails: 20 % of 20 requests"
+
+
+def test_impossible_usage_is_told_for_a_while() -> None:
+    breaker = CircuitBreaker(lambda: 0.0, lambda: 0.5)
+    state = TargetState("north/m", cast(Target, None), None, breaker)
+    target = SimpleNamespace(name="north/m", provider="north")
+    settings = cast(Settings, SimpleNamespace(targets=[target]))
+    reports = UsageReports()
+    assert [*reports.look(settings, [state], 0.0)] == []
+    state.failures[IMPOSSIBLE_USAGE] += 1
+    for now in (10.0, 600.0):
+        [condition] = reports.look(settings, [state], now)
+        assert (condition.key, condition.kind) == ("usage:north", AlertKind.PROVIDER)
+    assert [*reports.look(settings, [state], 611.0)] == []
 
 
 class AwayBook(MemoryBook):

@@ -408,7 +408,7 @@ async def test_a_bug_is_a_page_for_people_and_json_for_scripts(lite: World) -> N
 class Faulty(ScriptedServiceView):
     """A service with a bug."""
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         raise RuntimeError("secret of the bug")
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:

@@ -253,6 +253,8 @@ async def test_every_path_and_method_answers_in_one_shape(
 async def test_only_json_as_it_stands_is_read(headers: dict[str, str]) -> None:
     answer = await call(make_edge(), CHAT, ASK, headers=headers)
     assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+    compressed = any("content-encoding" in name for name in headers)
+    assert answer.headers.get("accept-encoding") == ("identity" if compressed else None)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from causerie.cli.root import app
 from causerie.edge.application import OwnPaths
 from causerie.edge.doors import DoorTable, MountedDoor
 from causerie.edge.exchange import Exchange
+from causerie.settings.door_rules import is_private
 
 OPEN = MountedDoor("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost", "one.example"}))
 DOORS = DoorTable(
@@ -115,6 +116,36 @@ def test_no_name_of_the_web_is_answered_unless_it_is_listed(labels: list[str], p
     if number or host in ("llm.example", "one.example", "inner.cluster.local", "x.llm.example"):
         return
     assert asyncio.run(asked(path, host)).status in (400, 404)
+
+
+@pytest.mark.parametrize("name", ["host.docker.internal", "Laptop.local", "a.b.local.:8000"])
+async def test_a_private_address_has_the_names_of_a_local_network(name: str) -> None:
+    for private in (True, False):
+        edge = make_edge()
+        edge.replace(DoorTable([OPEN], default="open", private=private), ScriptedPipeline())
+        for path in ("/v1/models", "/endpoints/open/v1/models", "/health"):
+            reply = await call(edge, path, headers={"host": name})
+            assert reply.status == (200 if private else 404)
+            if not private:
+                assert "`server.hosts`" in reply.error["message"]
+    assert (await asked("/v1/models", "x.docker.internal")).status == 404
+    assert "`server.hosts`" in (await asked("/v1/models", "nobody.localhost")).error["message"]
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("127.0.0.1", True),
+        ("0.0.0.0", True),
+        ("192.168.1.5", True),
+        ("::1", True),
+        ("localhost", True),
+        ("8.8.8.8", False),
+        ("2606:4700::1", False),
+    ],
+)
+def test_which_addresses_are_private(address: str, private: bool) -> None:
+    assert is_private(address) is private
 
 
 async def test_metrics_may_take_a_key() -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make_edge
 
-from causerie.access.credential import Credential
+from causerie.access.credential import Credential, sent_credential
 from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.edge.headers import Headers
 from causerie.errors import Unauthenticated
 
 
@@ -79,3 +80,53 @@ async def test_an_open_catalog_needs_no_key() -> None:
     assert (await call(edge, "/router/v1/models")).status == 200
     assert (await call(edge, "/endpoints/locked/v1/models")).status == 401
     assert (await call(edge, "/router/v1/chat/completions", ASK)).status == 401
+
+
+@pytest.mark.parametrize("name", ["x-api-key", "api-key", "X-API-Key"])
+async def test_a_key_may_come_in_other_headers(name: str) -> None:
+    pipeline = ScriptedPipeline()
+    edge, path = make_edge(pipeline), "/endpoints/locked/v1/chat/completions"
+    assert (await call(edge, path, ASK, headers={name: KEY})).status == 200
+    both = {name: KEY, "authorization": f"Bearer {KEY}"}
+    assert (await call(edge, path, ASK, headers=both)).status == 200
+    wrong = await call(edge, path, ASK, headers={name: "sk-something"})
+    assert (wrong.status, wrong.error["code"]) == (401, "invalid_api_key")
+    assert f"`{name.lower()}`" in wrong.error["message"]
+    assert "`Authorization: Bearer KEY`" in wrong.error["message"]
+    assert b"something" not in wrong.body
+    assert (await call(edge, "/endpoints/open/v1/models", headers={name: "x"})).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("x-api-key", KEY), ("authorization", "Bearer other")],
+        [("x-api-key", KEY), ("api-key", "other")],
+        [("x-api-key", KEY), ("x-api-key", "other")],
+        [("authorization", f"Bearer {KEY}"), ("authorization", "Bearer other")],
+        [("authorization", "Bearer other"), ("x-api-key", KEY), ("api-key", KEY)],
+    ],
+)
+async def test_keys_that_differ_are_no_key(headers: list[tuple[str, str]]) -> None:
+    path = "/endpoints/locked/v1/chat/completions"
+    for given in (headers, headers[::-1]):
+        reply = await call(make_edge(), path, ASK, headers=given)
+        assert (reply.status, reply.error["code"]) == (401, "invalid_api_key")
+        assert "several API keys" in reply.error["message"]
+        assert KEY.encode() not in reply.body
+
+
+async def test_a_key_without_bearer_is_told_where_it_belongs() -> None:
+    reply = await call(make_edge(), "/endpoints/locked/v1/models", headers={"authorization": KEY})
+    assert (reply.status, reply.error["code"]) == (401, "missing_api_key")
+    assert "`Bearer`" in reply.error["message"]
+    assert KEY.encode() not in reply.body
+
+
+def test_no_key_stays_in_the_headers() -> None:
+    headers = Headers({"authorization": f"Bearer {KEY}", "x-api-key": KEY, "host": "a"})
+    headers.add_again("x-api-key", KEY)
+    credential = sent_credential(headers, headers.take_keys())
+    assert credential is not None
+    assert credential.digest == Credential.of(KEY).digest
+    assert (dict(headers), headers.again) == ({"host": "a"}, [])

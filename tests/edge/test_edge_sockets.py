@@ -19,7 +19,9 @@ from edgekit import (
     wire,
 )
 
+from causerie.edge.application import Edge
 from causerie.edge.openai import RequestLimits
+from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Finished, TextDelta, Usage
 
 STREAM = ASK | {"stream": True}
@@ -89,6 +91,75 @@ async def test_no_head_goes_out_before_the_first_event() -> None:
         assert not reading.done()
         gate.set()
         assert (await reading).startswith(b"HTTP/1.1 200")
+
+
+def early(pipeline: ScriptedPipeline, seconds: float = 0.01) -> Edge:
+    """An edge that waits for so long until it starts a stream."""
+    return make_edge(pipeline, limits=RequestLimits(first_byte_seconds=seconds, ping_seconds=600))
+
+
+async def test_a_stream_whose_first_event_is_late_begins_with_a_comment() -> None:
+    gate = asyncio.Event()
+    pipeline = ScriptedPipeline(prefill=[gate])
+    async with (
+        serving(early(pipeline)) as port,
+        connected(port, wire(STREAM, extra="connection: close\r\n")) as (reader, _),
+    ):
+        head = await reader.readuntil(b": ping\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert b"x-request-id: chatcmpl-" in head
+        assert b"x-served-by" not in head
+        gate.set()
+        rest = (await reader.read()).decode()
+    assert '"role":"assistant","content":""' in rest.partition("\n\n")[0]
+    assert "Hel" in rest
+    assert rest.count("data: [DONE]") == 1
+
+
+async def test_a_failure_behind_an_early_start_is_one_of_the_stream() -> None:
+    gate = asyncio.Event()
+    failure = UpstreamFailed("It broke.", code="upstream_timeout")
+    pipeline = ScriptedPipeline(prefill=[gate, failure])
+    async with (
+        serving(early(pipeline)) as port,
+        connected(port, wire(STREAM, extra="connection: close\r\n")) as (reader, _),
+    ):
+        await reader.readuntil(b": ping\n")
+        gate.set()
+        body = (await reader.read()).decode()
+    events = [line[6:] for line in body.splitlines() if line.startswith("data: ")]
+    assert len(events) == 2
+    assert events[1] == "[DONE]"
+    chunk = json.loads(events[0])
+    assert chunk["error"]["code"] == "upstream_timeout"
+    assert [each["finish_reason"] for each in chunk["choices"]] == ["error"]
+    assert (chunk["model"], chunk["id"][:9]) == ("m", "chatcmpl-")
+
+
+async def test_a_client_that_leaves_behind_an_early_start_ends_the_work() -> None:
+    pipeline = ScriptedPipeline(prefill=[asyncio.Event()])
+    async with serving(early(pipeline)) as port:
+        async with connected(port, wire(STREAM)) as (reader, _):
+            await reader.readuntil(b": ping\n")
+            assert not pipeline.released.is_set()
+        await soon(pipeline.released)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_never_starts_early_keeps_its_status(*, stream: bool) -> None:
+    """A plain request always; a stream where the setting says so."""
+    gate = asyncio.Event()
+    pipeline = ScriptedPipeline(prefill=[gate, UpstreamFailed("It broke.")])
+    async with (
+        serving(early(pipeline, 0 if stream else 0.001)) as port,
+        connected(port, wire(STREAM if stream else ASK)) as (reader, _),
+    ):
+        await soon(pipeline.opened)
+        reading = asyncio.ensure_future(reader.readuntil(b"\r\n"))
+        await asyncio.wait([reading], timeout=0.05)
+        assert not reading.done()
+        gate.set()
+        assert (await reading).startswith(b"HTTP/1.1 502")
 
 
 async def test_silence_is_broken_by_one_line() -> None:

@@ -27,12 +27,13 @@ from loopkit import BOUND_SECONDS, Watch
 from managekit import OPERATOR, office
 from marketkit import Fair, large_market
 from servicekit import service_view
+from sitekit import large_catalog
 
 pytestmark = pytest.mark.timing
 
 _SEED = 22
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
-_MODELS, _ENDPOINTS = 1000, 5
+_MODELS = 1000
 
 
 @pytest.fixture
@@ -218,20 +219,8 @@ keys = "off"
 
 
 def _catalog() -> str:
-    """A configuration with a thousand models, five endpoints each."""
-    parts = [_CONFIG]
-    parts += [
-        f'[[providers]]\nname = "p{n}"\nbase_url = "http://127.0.0.1:9/{n}/v1"\n'
-        for n in range(_ENDPOINTS)
-    ]
-    for n in range(_MODELS):
-        parts.append(f'[[catalog]]\nid = "author-{n % 40}/model-{n}"\nname = "Model {n}"\n')
-        parts += [
-            f'[[catalog.endpoints]]\nprovider = "p{k}"\nmodel = "m{n}"\n'
-            f'price = {{ prompt = "{n % 90 / 20 + k}", completion = "{n % 200 / 10}" }}\n'
-            for k in range(_ENDPOINTS)
-        ]
-    return "".join(parts)
+    """Return a configuration with a thousand models, five endpoints each."""
+    return _CONFIG + large_catalog("http://127.0.0.1:9", endpoints=5)
 
 
 _SORTS = (

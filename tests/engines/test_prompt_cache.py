@@ -92,6 +92,18 @@ async def test_instructions_that_another_conversation_has_are_found(subject: Sub
     assert min(first.shares) >= SHARE
 
 
+async def test_a_project_reuses_nothing_of_another(subject: Subject) -> None:
+    """The same prompt is read once for each scope; within one it is found, wherever it went."""
+    draw = random.Random(13)
+    prompt = words(draw, 150)
+    for scope in ("a", "b", "c", ""):
+        request = TextRequest(prompt, 1, GREEDY, scope=scope)
+        assert (await subject.run(request)).stopped.cached_tokens == 0
+    for scope in ("c", "a", "b", ""):
+        longer = TextRequest([*prompt, *words(draw, 5)], 1, GREEDY, scope=scope)
+        assert (await subject.run(longer)).stopped.cached_tokens == len(prompt)
+
+
 async def test_what_memory_kept_outlives_a_crash_of_the_engine(subject: Subject) -> None:
     draw = random.Random(11)
     conversations = [Conversation(words(draw, 120)) for _ in range(2 * SLOTS)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp import prompt_store
@@ -44,7 +46,7 @@ class Writer:
             raise EngineFailed("the engine answered 500")
         slot, action = path.removeprefix("/slots/").split("?action=")
         if action == "erase":
-            del self.held[int(slot)]
+            self.held.pop(int(slot), None)
             return
         file = Path(files_for("self"), body["filename"])
         if action == "save":
@@ -78,9 +80,9 @@ async def test_states_make_room_for_newer_ones() -> None:
     engine, store = Writer(), PromptStore(250 * BYTES, BYTES)
     for start in (1000, 2000, 3000):
         engine.held[0] = packed(prompt(start))
-        await store.save(engine, 0, engine.held[0])
+        await store.save(engine, 0, "", engine.held[0])
     assert store.size == 200 * BYTES
-    assert [store.covers(packed(prompt(start))) for start in (1000, 2000, 3000)] == [
+    assert [store.covers("", packed(prompt(start))) for start in (1000, 2000, 3000)] == [
         False,
         True,
         True,
@@ -93,19 +95,19 @@ async def test_a_state_that_goes_on_takes_the_place_of_its_beginning() -> None:
     engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
     for count in (100, 200):
         engine.held[0] = packed(prompt(1000, count))
-        await store.save(engine, 0, engine.held[0])
+        await store.save(engine, 0, "", engine.held[0])
     assert store.size == 200 * BYTES
-    await store.save(engine, 0, packed(prompt(1000, 150)))
+    await store.save(engine, 0, "", packed(prompt(1000, 150)))
     assert len(engine.asked) == 2  # it is covered
     store.close()
 
 
 async def test_what_is_short_or_does_not_fit_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, store = Writer(), PromptStore(99 * BYTES, BYTES)
-    await store.save(engine, 0, packed(prompt(1000, LEAST_TOKENS - 1)))
-    await store.save(engine, 0, packed(prompt(1000, 100)))
+    await store.save(engine, 0, "", packed(prompt(1000, LEAST_TOKENS - 1)))
+    await store.save(engine, 0, "", packed(prompt(1000, 100)))
     monkeypatch.setattr(prompt_store, "free_memory", lambda: 90 * BYTES)
-    await store.save(engine, 0, packed(prompt(1000, 80)))
+    await store.save(engine, 0, "", packed(prompt(1000, 80)))
     assert engine.asked == []
 
 
@@ -222,3 +224,88 @@ def test_free_memory_is_the_least_of_machine_and_groups(
     assert prompt_store.free_memory() == 1500
     (own / "memory.max").write_text("max\n")
     assert prompt_store.free_memory() == 3000
+
+
+class Computing:
+    """An engine that reuses whatever its slot has of a prompt, as llama.cpp does, of any scope."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, tuple[str, bytes]] = {}
+        self.files: dict[str, tuple[str, bytes]] = {}
+        self.fails_at = ""
+
+    async def ask(self, method: str, path: str, body: Any = None) -> None:
+        slot, action = path.removeprefix("/slots/").split("?action=")
+        if action == self.fails_at:
+            raise EngineFailed("the engine answered 500")
+        if action == "erase":
+            self.slots.pop(int(slot), None)
+        elif action == "save":
+            self.files[body["filename"]] = self.slots[int(slot)]
+            Path(files_for("self"), body["filename"]).write_bytes(b"x")
+        else:
+            self.slots[int(slot)] = self.files[body["filename"]]
+
+    def read(self, slot: int, scope: str, tokens: bytes) -> int:
+        """Read a prompt; return how much of it was there, which only this scope had sent."""
+        before, held = self.slots.get(slot, (scope, b""))
+        found = common_tokens(held, tokens)
+        assert before == scope or not found, "a prompt of another scope was reused"
+        self.slots[slot] = scope, tokens
+        return found
+
+
+class Scopes(RuleBasedStateMachine):
+    """Projects take turns with prompts that begin alike, and some of their requests fail.
+
+    Nothing of one is reused for another, whatever the engine and the store do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.engine, self.store = Computing(), PromptStore(10_000 * BYTES, BYTES)
+        self.slots = Slots(2, 900, self.store)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        with suppress(EngineFailed):
+            self.runner.run(work)
+
+    @rule(
+        scope=st.sampled_from(["", "a", "b"]),
+        length=st.sampled_from([3, 100, 150, 300]),
+        reads=st.booleans(),
+        fails_at=st.sampled_from(["", "", "", "save", "restore", "erase"]),
+    )
+    def turn(self, scope: str, length: int, reads: bool, fails_at: str) -> None:
+        async def turn() -> None:
+            self.engine.fails_at = fails_at
+            said = prompt(1000, length)
+            async with self.slots.hold(self.engine, said, 10, scope) as slot:
+                if reads:
+                    found = self.engine.read(slot.id, scope, packed(said))
+                    assert slot.read <= found or not slot.read
+                    slot.read, slot.finished = length, True
+
+        self.run(turn())
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.runner.close()
+
+
+Scopes.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestScopes = Scopes.TestCase
+
+
+async def test_a_scope_finds_its_own_prompt_and_no_other() -> None:
+    engine, store = Writer(), PromptStore(10_000 * BYTES, BYTES)
+    slots = Slots(1, ENOUGH, store)
+    shared: list[int] = []
+    for scope in ("a", "b", "a", "b", ""):
+        async with slots.hold(engine, prompt(1000), 2, scope) as slot:
+            shared.append(slot.read)
+            slot.read, slot.finished = 100, True
+        engine.held[slot.id] = slot.tokens
+    assert shared == [0, 0, 100, 100, 0]
+    store.close()

@@ -68,6 +68,28 @@ def test_blocks_that_no_prompt_of_text_is_read_from_are_left_out(more: dict[str,
     assert (held(index, "a", PROMPT), held(index, "a", OTHER)) == (10, 0)
 
 
+def test_blocks_of_a_scope_are_held_for_that_scope_alone() -> None:
+    """vLLM names the salt at the first block of a prompt."""
+    index, engine = PrefixIndex(10_000), EngineCache()
+    cache = MemberCache(index, "m", [])
+    view = KvView(index, "m", "m")
+    hashes = [engine.hash(PROMPT[:end]) for end in (16, 32, 48)]
+    salted = [["a"], None]
+    events = [
+        engine.stored(hashes[:2], None, PROMPT[:32], extra_keys=salted),
+        engine.stored(hashes[2:], hashes[1], PROMPT[32:48], extra_keys=[None]),
+    ]
+    assert not view.salted
+    view.receive(0, decoded(engine.batch(events)))
+    assert view.salted
+    found = {scope: index.runs(chain(PROMPT, scope)) for scope in ("", "a", "b")}
+    assert {scope: cache.run(runs, scope) for scope, runs in found.items()} == {
+        "": 0,
+        "a": 3,
+        "b": 0,
+    }
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -322,3 +344,16 @@ async def test_events_that_cannot_be_read_are_used_no_more(monkeypatch: pytest.M
         await publisher.send(b"\xc1")
         await until(lambda: "cannot be read" in known.failure)
         assert (known.source, run(known, PROMPT)) == (SENT, 0)
+
+
+async def test_a_batch_that_would_take_long_is_not_read() -> None:
+    publisher = Publisher(EngineCache(), kept=0)
+    async with followed(publisher) as known:
+        await publisher.publish(publisher.cache.read(PROMPT))
+        await until(lambda: run(known, PROMPT) == 10)
+        publisher.cache.blocks.clear()
+        count = 1_200_000  # tokens, of a byte each
+        hashes = list(range(count // 16))
+        await publisher.publish([publisher.cache.stored(hashes, None, [1] * count)])
+        await until(lambda: known.failure == "the connection to its KV events has ended")
+        assert run(known, [1] * count) == 0

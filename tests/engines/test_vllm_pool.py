@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_vllm_engine import GREEDY, asked, behave, made, until, written
@@ -98,6 +99,23 @@ async def test_a_prompt_goes_where_its_beginning_lies(tmp_path: Path) -> None:
         facts = await pool.facts()
         assert (facts.context_length, facts.parallel, pool.slots) == (CONTEXT, 12, 12)
         assert await pool.facts() is facts
+
+
+async def test_each_scope_has_its_own_places_and_salt(tmp_path: Path) -> None:
+    """The same prompt goes where its scope has sent it, and each server is told of the scope."""
+    async with places(tmp_path, 3) as every, pool_of(tmp_path, every) as pool:
+        for scope in ("a", "b", "", "a", "b", ""):
+            async with pool.generate(TextRequest([*ONE], 2, GREEDY, scope=scope)) as outputs:
+                assert [output async for output in outputs]
+        salts = [
+            [body.get("cache_salt") for body in asked(place.folder) if _is_of(body, ONE)]
+            for place in every
+        ]
+    assert sorted(salts, key=str) == [["a", "a"], ["b", "b"], [None, None]]
+
+
+def _is_of(body: Any, prompt: Sequence[int]) -> bool:
+    return body != "left" and body["prompt"] == list(prompt)
 
 
 async def test_a_reply_counts_as_the_beginning_of_the_next_turn(tmp_path: Path) -> None:

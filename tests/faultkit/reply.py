@@ -28,6 +28,7 @@ class Reply:
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
     prompt_tokens: int = 11
+    cached_tokens: int = 0
     piece: int = 5
     pause: float = 0.0
     finish: str = ""
@@ -75,6 +76,7 @@ class Reply:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": completion,
             "total_tokens": self.prompt_tokens + completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
             "completion_tokens_details": {"reasoning_tokens": len(self._pieces(self.reasoning))},
         }
 

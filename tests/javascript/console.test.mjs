@@ -11,7 +11,7 @@ const { abilities } = await from("models.js");
 const { check } = await from("schema.js");
 const { snippets } = await from("snippets.js");
 const { codeOf, pathOf } = await from("request_code.js");
-const { Answer, Refused, events, read } = await from("completion.js");
+const { Answer, Refused, events, reach, read } = await from("completion.js");
 
 const flat = (pieces) =>
   pieces.map((piece) => (typeof piece === "string" ? piece : { ...piece, ...(piece.inline && { inline: flat(piece.inline) }) }));
@@ -292,6 +292,22 @@ test("failures are told in the service's words", async () => {
   await assert.rejects(read(broken, new Answer(), () => {}), /Died\./);
   await assert.rejects(read(answered([chunk({ content: "A" })]), new Answer(), () => {}), /broke off/);
   await assert.rejects(read(new Response("<html>", { status: 502 }), new Answer(), () => {}), /status 502/);
+});
+
+test("a service that cannot be reached is no riddle", async () => {
+  const nobody = "http://127.0.0.1:9/";
+  await assert.rejects(reach(nobody), (failure) => failure instanceof Refused && /does not answer/.test(failure.message));
+  await assert.rejects(reach(nobody, { signal: AbortSignal.abort() }), { name: "AbortError" });
+  const body = new ReadableStream({ pull(controller) { controller.error(new TypeError("network error")); } });
+  const cut = new Response(body, { headers: { "content-type": "text/event-stream" } });
+  await assert.rejects(read(cut, new Answer(), () => {}), /broke off/);
+});
+
+test("a stream that has begun without a token says that it was accepted", async () => {
+  const answer = new Answer();
+  let told;
+  await assert.rejects(read(answered([": ping\n"]), answer, () => { told = [answer.accepted, answer.firstAt]; }), /broke off/);
+  assert.deepEqual(told, [true, null]);
 });
 
 test("paths take values, and say which are missing", () => {

@@ -33,11 +33,13 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     rule,
 )
 
 from causerie.chat.chat import TextChat
 from causerie.composition.providers import connected
+from causerie.edge.openai import RequestLimits
 from causerie.engines.base import EngineFailed, Output, TextRequest, Token
 from causerie.engines.fake import FakeEngine
 from causerie.errors import EngineLost, UpstreamFailed
@@ -277,10 +279,11 @@ class World:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
 
-    async def open(self) -> None:
+    async def open(self, first_byte_seconds: float) -> None:
         self.providers = [await self.held.enter_async_context(providing()) for _ in range(2)]
         urls = [provider.base_url for provider in self.providers]
-        self.there = await self.held.enter_async_context(charging(*urls))
+        limits = RequestLimits(first_byte_seconds=first_byte_seconds)
+        self.there = await self.held.enter_async_context(charging(*urls, limits=limits))
 
 
 def idle(provider: CountingProvider) -> bool:
@@ -296,9 +299,13 @@ class Leaving(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.world.run(self.world.open())
         self.numbers = itertools.count()
         self.all: list[Asked] = []
+
+    @initialize(first_byte_seconds=st.sampled_from((0.0, 0.001)))
+    def begin(self, first_byte_seconds: float) -> None:
+        """Serve; streams wait for their first content, or start before it."""
+        self.world.run(self.world.open(first_byte_seconds))
 
     @rule(
         target=requests,
@@ -420,7 +427,7 @@ class Leaving(RuleBasedStateMachine):
 
     async def _used(self) -> int:
         """Return the tokens that count against the limit now."""
-        asking = self.world.there.send("last", "streamed", "last/1 Hi", stream=True, max_tokens=1)
+        asking = self.world.there.send("last", "streamed", "last/1 Hi", max_tokens=1)
         provider = self.world.providers[0]
         await settled(lambda: "last" in provider.bills)
         for _ in range(8):

@@ -15,10 +15,15 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from ledgerkit import ledger, record
+from ledgerkit import NOON, ledger, record
 from msgspec import structs
 from sqlalchemy import select, text
 
+from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
+from causerie.accounts.bounds import Budget
+from causerie.accounts.budgets import Budgets, Claim
+from causerie.accounts.prices import ModelPrices, TokenPrice
+from causerie.accounts.usage import Spent
 from causerie.errors import StoreUnavailable
 from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
@@ -192,6 +197,36 @@ async def test_whoever_is_told_that_the_database_is_away_is_not_charged() -> Non
     kept = store.records[0]
     assert (kept.id, kept.prompt, kept.completion) == (one.id, one.prompt, one.completion)
     assert (kept.status, kept.code, kept.cost) == (503, told.value.code, Decimal(0))
+
+
+async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered() -> None:
+    """Of the budgets too, and though the ledger is full; a plain reply is taken back instead."""
+    store = Memory()
+    store.away = True
+    price = ModelPrices({"small": TokenPrice(prompt=Decimal("0.01"))})
+    async with Ledger(store, max_waiting=1) as made:
+        budgets = Budgets(Spending(), lambda: NOON * 1000)
+        books = Bookkeeping(made, budgets)
+        books.prices = price
+        claims = [Claim("key:ck_a", (Budget(Decimal(100)),))]
+        for stream in (True, True, False):
+            held = await budgets.reserve(claims, "small", Decimal(5), 500)
+            hold = RequestHold(price, held)
+            usage = hold.priced(record(stream=stream, cost=Decimal(0)))
+            with pytest.raises(StoreUnavailable):
+                await books.keep(usage, hold)
+        [counter] = budgets._counters.values()
+        assert (counter.spent, counter.reserved) == (2 * 10**9, 0)
+        store.away = False
+    kept = store.records
+    assert [(one.status, one.cost) for one in kept] == [(503, Decimal(1)), (503, Decimal(1))]
+
+
+class Spending:
+    """Nobody has spent anything."""
+
+    async def spent(self, owner: str, model: str, since: object) -> Spent:
+        return Spent()
 
 
 async def test_whoever_leaves_while_the_database_is_away_is_told_nothing_and_is_charged() -> None:
@@ -422,6 +457,24 @@ async def test_a_request_leaves_a_record_even_if_the_process_ends_before_it(
         }
         assert journal.left() == []
     journal.close()
+
+
+async def test_what_a_stream_had_delivered_before_a_kill_is_in_the_ledger(tmp_path: Path) -> None:
+    """The next process with the same journal charges it, once."""
+    store, journal = Memory(), WriteAheadLog(tmp_path)
+    async with Ledger(store, journal) as made:
+        running = interrupted(stream=True, first_token_us=None, prompt=9)
+        made.begin_request(running)
+        for completion in (3, 8):
+            so_far = structs.replace(running, completion=completion, first_token_us=1)
+            made.begin_request(structs.replace(so_far, cost=Decimal(completion)))
+    journal.close()  # as of a process that was killed
+    later, journal = Memory(), WriteAheadLog(tmp_path)
+    async with Ledger(later, journal):
+        pass
+    journal.close()
+    [kept] = later.records
+    assert (kept.id, kept.completion, kept.cost, kept.charged) == (running.id, 8, Decimal(8), True)
 
 
 @pytest.mark.parametrize("part_bytes", [1, 2000, 10**6])

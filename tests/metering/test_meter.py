@@ -46,6 +46,7 @@ class Gone:
     """A way that a request has gone."""
 
     whole: bool = True
+    delivered: bool = True
     finish: FinishReason | None = "stop"
     served_by: str = "b"
     tried: Sequence[object] = ("a: full", "b: answered")

@@ -262,7 +262,7 @@ def test_tools_are_functions_with_unique_names() -> None:
     assert refuse(tools=[OTHER] * 129).param == "tools"
     assert refuse(tools=[{"type": "custom"}]).code == "unsupported_parameter"
     assert refuse(tools=[{"type": "function"}]).param == "tools[0].function"
-    for name in ("a b", "x" * 65, "é", "a\n"):
+    for name in ("", "x" * 1025):
         tool = {"type": "function", "function": {"name": name}}
         assert refuse(tools=[tool]).param == "tools[0].function.name"
     tool = {"type": "function", "function": {"name": "f", "parameters": []}}
@@ -335,14 +335,6 @@ def test_continuing_needs_a_message_to_continue() -> None:
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{"}}
 
 
-def test_what_a_provider_put_beside_a_call_is_an_object() -> None:
-    for wrong in ([None], "text", 3):
-        calls = [{**CALL, "extra_content": wrong}]
-        error = refuse(messages=[USER, {"role": "assistant", "tool_calls": calls}])
-        assert error.code == "invalid_type"
-        assert error.param == "messages[1].tool_calls[0].extra_content"
-
-
 def test_messages_of_every_role() -> None:
     request = read(
         messages=[
@@ -358,7 +350,7 @@ def test_messages_of_every_role() -> None:
     assert roles == ["system", "system", "user", "assistant", "tool", "system"]
     assert request.messages[1].content == (TextPart("Be brief."),)
     assert request.messages[3].reasoning_content == "hm"
-    assert request.messages[3].tool_calls[0].arguments == "{"
+    assert request.messages[3].tool_calls[0].arguments == '{"malformed":"{"}'
 
 
 def test_what_an_assistant_refused_is_what_it_said() -> None:
@@ -367,9 +359,7 @@ def test_what_an_assistant_refused_is_what_it_said() -> None:
     assert read(messages=[USER, said, USER]).messages[1].content == "No."
     both = {**said, "content": "Yes."}
     assert read(messages=[USER, both, USER]).messages[1].content == "Yes."
-    with pytest.raises(InvalidRequest) as refused:
-        read(messages=[USER, {**said, "refusal": 5}])
-    assert refused.value.param == "messages[1].refusal"
+    assert read(messages=[USER, {**both, "refusal": 5}]).messages[1].content == "Yes."
 
 
 def test_what_came_back_can_be_sent_back() -> None:
@@ -405,23 +395,6 @@ def test_what_came_back_can_be_sent_back() -> None:
             "content[0].type",
             "unsupported_parameter",
         ),
-        ({"role": "assistant"}, "content", "missing_parameter"),
-        ({"role": "assistant", "content": "", "tool_calls": {}}, "tool_calls", "invalid_type"),
-        (
-            {"role": "assistant", "tool_calls": [{"id": "a"}]},
-            "tool_calls[0].function",
-            "missing_parameter",
-        ),
-        (
-            {
-                "role": "assistant",
-                "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {}}}],
-            },
-            "tool_calls[0].function.arguments",
-            "invalid_type",
-        ),
-        ({"role": "tool", "content": "x"}, "tool_call_id", "missing_parameter"),
-        ({"role": "tool", "content": "x", "tool_call_id": "c9"}, "tool_call_id", "invalid_value"),
     ],
 )
 def test_a_bad_message_is_named_by_its_index(

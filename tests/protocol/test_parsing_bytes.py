@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
+import zlib
 from typing import Any
 
 import msgspec
@@ -67,6 +69,21 @@ def code(body: bytes) -> str | None:
 )
 def test_what_is_not_one_json_object_is_refused(body: bytes) -> None:
     assert code(body) == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (gzip.compress(b"{}" * 9), "gzip"),
+        (gzip.compress(b"{}" * 9_000_000), "gzip"),
+        (zlib.compress(b"{}" * 9), "zlib"),
+        (b"\x28\xb5\x2f\xfd" + b"\x00" * 30, "zstd"),
+    ],
+    ids=["small", "large", "zlib", "zstd"],
+)
+def test_a_body_that_looks_compressed_is_named_so(body: bytes, name: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(f"looks compressed ({name})")):
+        parse(body, ParsingRules())
 
 
 def test_why_it_is_no_json_is_told_without_the_decoders_own_signs() -> None:

@@ -100,7 +100,7 @@ def test_ids_of_calls(dialect: str) -> None:
     if dialect == "mistral":
         assert all(len(identifier) == 9 and identifier.isalnum() for identifier in ids)
         assert ids[1] == "Ab3456789"
-        assert changes == ["messages.tool_calls.id rewritten"]
+        assert changes == ["messages[1].tool_calls[0].id rewritten"]
     else:
         assert ids == ["call_1", "Ab3456789"]
 
@@ -122,7 +122,7 @@ def test_arguments_of_earlier_calls_are_objects(dialect: str, arguments: str, th
     result = {"role": "tool", "tool_call_id": "call_1", "content": "2"}
     messages, changes = history(dialect, USER, told, result)
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == there
-    repaired = "messages.tool_calls.function.arguments repaired" in changes
+    repaired = "messages[1].tool_calls[0].function.arguments repaired" in changes
     assert repaired == (arguments != there)
 
 

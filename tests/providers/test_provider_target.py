@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from faultkit import Broken, Call, Fault, Reply, Upstream, upstream
-from providerkit import F, in_order, joined, request
+from providerkit import F, G, in_order, joined, request
 
 from causerie.chat.separation import Separation
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
@@ -85,8 +85,9 @@ FULL = Reply(
 )
 
 
-@pytest.mark.parametrize("asked", [STREAMED, PLAIN])
-async def test_a_good_reply(asked: ChatRequest) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_good_reply(stream: bool) -> None:
+    asked = request(tools=[F, G], stream=stream)
     async with upstream(FULL) as up, remote(up) as chat:
         events = await events_of(chat, asked)
         in_order(events)
@@ -108,7 +109,8 @@ async def test_a_good_reply(asked: ChatRequest) -> None:
 
 async def test_a_plain_request_is_streamed_where_it_must_be() -> None:
     async with upstream(FULL) as up, remote(up, "llama-server") as chat:
-        assert (await events_of(chat, PLAIN))[-1] == Usage(prompt=11, completion=10, reasoning=3)
+        asked = request(tools=[F, G])
+        assert (await events_of(chat, asked))[-1] == Usage(prompt=11, completion=10, reasoning=3)
         assert up.requests[0].streamed
 
 

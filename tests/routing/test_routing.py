@@ -36,6 +36,7 @@ from causerie.errors import (
 from causerie.protocol.events import (
     Batch,
     Event,
+    Finished,
     TextDelta,
     Usage,
 )
@@ -43,6 +44,7 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.context import RetryBudget
+from causerie.routing.target_state import IMPOSSIBLE_USAGE
 
 
 async def test_the_first_that_can_answers() -> None:
@@ -237,3 +239,11 @@ async def test_who_takes_slowly_is_waited_for(arriving: bool) -> None:
         room.set()
         await pouring
     assert taken == [*REPLY, Usage(PROMPT, 7)]
+
+
+async def test_impossible_usage_is_counted_at_the_target() -> None:
+    told = Usage(PROMPT, 1, estimated=True, impossible=True)
+    way = router(Scripted([TextDelta("a"), Finished("stop"), told]))
+    async with begun(way.generate(in_turn(1), ASK)) as execution:
+        assert (await streamed(execution))[-1] == told
+    assert way.target_state("t0").failures[IMPOSSIBLE_USAGE] == 1

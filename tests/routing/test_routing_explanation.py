@@ -22,6 +22,7 @@ from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
 from causerie.catalog.tariff import Tariff
+from causerie.edge.answers import PlainAnswer
 from causerie.edge.doors import MountedDoor
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.metering.meter import Meter, Record
@@ -29,8 +30,7 @@ from causerie.operations.explaining import explanation
 from causerie.operations.explanation import ExplainedRefusal, ExplainedRoute, RoutingExplanation
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate, TokenBounds
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
-from causerie.protocol.events import BatchSink
+from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 from causerie.routing.circuit_breaker import THRESHOLD
@@ -100,10 +100,8 @@ class Market:
     async def ask(self, request: ChatRequest) -> Record:
         """A real request; raises what its client would get."""
 
-        def begin(headers: Mapping[str, str], frame: ResponseContext) -> BatchSink:
-            return lambda _: None
-
-        await self.pipeline.answer(DOOR, CALLER, request, CompletionIdentity("c", 1, "r"), begin)
+        identity = CompletionIdentity("c", 1, "r")
+        await self.pipeline.answer(DOOR, CALLER, request, identity, PlainAnswer())
         return self.records[-1]
 
 

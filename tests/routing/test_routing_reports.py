@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
 import pytest
 from routingkit import BROKEN, REPLY, Clock, Scripted, middle, told
 
+from causerie.composition.replica_reports import ReplicaReport, ReplicaReports
+from causerie.distributed.broadcast import Broadcast
 from causerie.errors import UpstreamFailed
 from causerie.routing.circuit_breaker import LONGEST_WAIT_SECONDS, THRESHOLD
 from causerie.routing.router import Router, begin_reported_target
@@ -170,3 +177,34 @@ async def test_a_target_that_is_not_here_is_passed_over() -> None:
     await here.asked()
     assert here.tells(there)
     assert not there.router.target_states()
+
+
+class Channel:
+    """A channel without a server: ``heard`` are the messages of another replica."""
+
+    def __init__(self, *heard: bytes) -> None:
+        self.heard = heard
+        self.read = asyncio.Event()
+
+    def send(self, message: bytes) -> None:
+        pass
+
+    async def listen(self, received: Callable[[bytes], None]) -> None:
+        for message in self.heard:
+            received(message)
+        self.read.set()
+
+
+@pytest.mark.parametrize("others", [1, 40_000])
+async def test_a_report_that_would_take_long_is_not_read(others: int) -> None:
+    here, there = Replica(0.0), Replica(0.0)
+    await here.failed()
+    targets = here.reporter.taken()
+    [report] = targets.values()
+    targets |= {f"another target, which is not here, number {n}": report for n in range(others)}
+    channel = Channel(msgspec.msgpack.encode(ReplicaReport(targets)))
+    reports = ReplicaReports(cast(Broadcast, channel), there.reporter)
+    running = asyncio.create_task(reports.run())
+    await channel.read.wait()
+    running.cancel()
+    assert there.state.state() == ("down" if others == 1 else "up")

@@ -110,9 +110,29 @@ model, a request with an address goes to one that may have it; where none may, i
 
 ## Replies
 
-Read the same way from every server. Reasoning is taken from `reasoning_content`, `reasoning`,
-`reasoning_details` or parts of the content, calls however they are cut up; ids that are missing, or
-that an earlier turn has used, are replaced. A `finish_reason` of `stop` with calls is `tool_calls`.
+Read the same way from every server, and by content: one JSON value or a stream, whatever the label
+says. Comments, events with another name than `message` or `error`, `null`, and objects that say
+nothing are signs of life. A body that is compressed although none was asked for (gzip, deflate, br,
+zstd) is decoded, up to 200 times its size. A streamed reply has at most `max_reply_bytes`
+([configuration](configuration.md)); a longer one breaks off.
+
+- **Reasoning** is taken from `reasoning_content`, `reasoning`, `reasoning_details` or parts of the
+  content. What is said again is said once: a whole `message` behind its pieces, reasoning behind
+  the answer or between tags in it, a finished call.
+- **Calls** are put together however they are cut up, by their id before their index, also from the
+  older `function_call`. Ids that are missing, repeated, used by an earlier turn, or longer than 256
+  characters are replaced. A call that goes out has the name of a function of the request and one
+  JSON object as arguments: nothing and `null` are `{}`, several objects are several calls.
+  Otherwise the attempt failed.
+- **The end**: the words of [known providers](providers.md) for a limit, a filter or a failure are
+  told apart. `length` and `content_filter` stand once they are said. An unknown word behind content
+  is `stop`, or `tool_calls` where calls came; with nothing said, the attempt failed.
+- **Usage**: a number that was told is not replaced by zero. More cached tokens than prompt tokens
+  means that they are counted apart. A number that is impossible is estimated instead, marked as
+  such, and [alerted](../guides/alerts.md): more output than the output limit, or than the bytes of
+  the reply unless it was reasoned; more input than the context, or than the request with 131,072
+  tokens.
+
 Usage that a server leaves out is [estimated](../guides/billing.md#leaving-early) from the size of
 the prompt and the pieces of the reply; reasoning tokens that are not told are the reasoning's
 share of the characters. Reasoning that a server counts alongside the completion, as its total
@@ -288,7 +308,8 @@ def _messages(dialect: Dialect) -> str:
     history = dialect.history
     rules = [
         "`developer` is `system`" if not history.developer else "",
-        "ids of calls have 9 characters" if history.nine_character_ids else "",
+        f"ids of calls match `{history.call_ids.pattern}`" if history.call_ids else "",
+        "no empty answer, no user behind a result, no answer last" if not history.lenient else "",
         "no `name`" if not history.names else "",
         "missing reasoning of calls is a space" if history.placeholder else "",
     ]

@@ -39,7 +39,9 @@ class Allowances(Protocol):
 
 
 class FreeReservation(AbstractContextManager[object], Protocol):
-    """One free request of a day; leaving the block with a ``ServiceError`` gives it back."""
+    """One free request of a day; leaving the block with a failure gives it back if not charged."""
+
+    charged: bool
 
     @property
     def day_status(self) -> DayStatus: ...

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from causerie.access.credential import Credential
+from causerie.access.credential import NO_SCHEME, SEVERAL, Credential
 from causerie.errors import Unauthenticated
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
@@ -77,11 +77,30 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
+_ADVICE = "send the header `Authorization: Bearer KEY`"
+
+
 def no_key() -> Unauthenticated:
     """Return the error for a request without a key where one is required."""
-    return Unauthenticated(
-        "No API key was sent; send the header `Authorization: Bearer KEY`.", code="missing_api_key"
+    return Unauthenticated(f"No API key was sent; {_ADVICE}.", code="missing_api_key")
+
+
+_REASONS = {
+    "authorization": "The API key is not valid here; check it and its address.",
+    SEVERAL: f"The request has several API keys that differ; send one: {_ADVICE}.",
+    NO_SCHEME: "The `Authorization` header has no bearer token: `Bearer` and a space are missing "
+    f"before the key; {_ADVICE}.",
+}
+
+
+def wrong_key(credential: Credential) -> Unauthenticated:
+    """Return the error for a credential that opens nothing here, whatever the reason."""
+    header = credential.header
+    message = _REASONS.get(header) or (
+        f"The API key in the header `{header}` is not valid here; check it and its address. The "
+        "usual place of a key is the header `Authorization: Bearer KEY`."
     )
+    return Unauthenticated(message, code="missing_api_key" if header == NO_SCHEME else None)
 
 
 class StaticKeys:
@@ -105,7 +124,7 @@ class StaticKeys:
             if compare_digest(key.digest, credential.digest):
                 found = key.id
         if not found:
-            raise Unauthenticated("The API key is not valid here; check it and its address.")
+            raise wrong_key(credential)
         return self._callers.get((found, door.name)) or self._caller(found, found, door)
 
     def _caller(self, key: str, name: str, door: Locked) -> Caller:

@@ -36,17 +36,22 @@ class Lease(Struct, kw_only=True):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
-            self.release(self.used.prompt, self.used.completion)
+            self._release_used()
             return
         failure = error if isinstance(error, ServiceError) else None
         if failure is not None and (not self.reached or self._is_spared(failure)):
             self.undo()
         else:
-            self.release(self.used.prompt, self.used.completion)
+            self._release_used()
         if failure is not None:
             headers: dict[str, str] = {}
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
+
+    def _release_used(self) -> None:
+        """Count what was generated, with what was taken back: it took the engine as long."""
+        used = self.used
+        self.release(used.prompt, used.completion + used.discarded)
 
     def _is_spared(self, failure: ServiceError) -> bool:
         return self.spared is not None and self.spared(failure)

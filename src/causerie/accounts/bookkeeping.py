@@ -8,6 +8,7 @@ made safe; only then may its client be told that it has ended.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -16,12 +17,12 @@ from causerie.access.quota import RateScope, Tokens
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.entitlements import Entitlements
 from causerie.accounts.key_cache import AccountCaller
-from causerie.accounts.prices import FREE, ModelPrices, is_charged
+from causerie.accounts.prices import FREE, ModelPrices
 from causerie.accounts.recorder import Recorder
 from causerie.errors import StoreUnavailable
-from causerie.metering.ledger import Ledger, UsageRecord
+from causerie.metering.ledger import Ledger, UsageRecord, unrecorded
 from causerie.metering.meter import Record
-from causerie.metering.usage_records import ended, interrupted
+from causerie.metering.usage_records import RunningRequests, ended
 
 
 class RequestHold(Struct, frozen=True):
@@ -31,9 +32,10 @@ class RequestHold(Struct, frozen=True):
     reservation: Reservation | None = None
 
     def priced(self, usage: UsageRecord) -> UsageRecord:
+        if not usage.charged:
+            return usage
         price = self.prices.of(usage.model, usage.served_by)
-        cost = price.charge(
-            status=usage.status,
+        cost = price.cost(
             prompt=usage.prompt,
             cached=usage.cached,
             completion=usage.completion,
@@ -54,6 +56,7 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
+        self._running = RunningRequests(self._checkpoint)
         self.prices = ModelPrices()
 
     def obstacle(self) -> str:
@@ -92,11 +95,21 @@ class Bookkeeping:
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write down what the request leaves if this process ends before it: it is not charged.
+        """Write down what the request leaves if this process ends before it.
 
-        Raises :class:`StoreUnavailable` if its usage could not be recorded.
+        It is charged for what was delivered of a stream some seconds before. Raises
+        :class:`StoreUnavailable` if its usage could not be recorded.
         """
-        self.write_down(interrupted(record, prompt))
+        self.write_down(self._running.begin(record, prompt))
+
+    def _checkpoint(self, record: Record, usage: UsageRecord) -> None:
+        hold = record.held if isinstance(record.held, RequestHold) else self.no_hold()
+        self.checkpoint(hold.priced(usage))
+
+    def checkpoint(self, usage: UsageRecord) -> None:
+        """Write down what a running request leaves from now on, if it can be kept."""
+        with suppress(StoreUnavailable):  # what was written before stays
+            self.write_down(usage)
 
     def write_down(self, usage: UsageRecord) -> None:
         """As :meth:`begin_request`, for the record that the request leaves."""
@@ -107,6 +120,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
+        self._running.end(record)
         hold = record.held if isinstance(record.held, RequestHold) else self.no_hold()
         usage = hold.priced(ended(record))
         record.cost = usage.cost
@@ -126,15 +140,18 @@ class Bookkeeping:
         if reservation is None:
             await self._ledger.commit(usage)
             return
-        charged = is_charged(usage.status, usage.prompt, usage.completion)
-        tokens = usage.prompt + usage.completion if charged else 0
+        tokens = usage.prompt + usage.completion if usage.charged else 0
         try:
             if not self._ledger.away:  # else other replicas hear of it only once it is safe
                 await reservation.settle(usage.cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
                 await self._ledger.commit(usage)
-            except Exception:  # who is told this instead of the answer is not charged
+            except StoreUnavailable as failure:  # the client is told this instead of the end
+                if not unrecorded(usage, failure).charged:
+                    reservation.take_back()
+                raise
+            except Exception:
                 reservation.take_back()
                 raise
             finally:

@@ -347,10 +347,18 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""
-    state = "held by requests that run now; try again when they end" if waits else "spent"
-    anew = f" It begins anew at {end:%Y-%m-%dT%H:%MZ}." if end is not None else ""
+    if not budget.amount:
+        said = f" is {budget.words()}, so it may use only models that cost nothing."
+        if owner == "project":
+            said += " An operator of the service can raise it."
+    elif waits:
+        said = f", {budget.words()}, is held by requests that run now; try again when they end."
+    else:
+        said = f", {budget.words()}, is spent."
+    if end is not None and budget.amount:
+        said += f" It begins anew at {end:%Y-%m-%dT%H:%MZ}."
     return OverBudget(
-        f"The budget of this {owner}{model}, {budget.words()}, is {state}.{anew}",
+        f"The budget of this {owner}{model}{said}",
         metadata={
             "budget": {
                 "owner": owner,

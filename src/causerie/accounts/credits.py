@@ -2,25 +2,29 @@
 
 The balance is the amount paid in less all that the project has ever spent. A project for which
 money was put in cannot spend more than that; one for which none ever was is bounded by its budgets
-only.
+only. A budget of nothing a month, as people who signed up have it, ends with the first credit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from causerie.accounts.audit import entry
+from causerie.accounts.audit import difference, entry
 from causerie.accounts.authorization import Clock, visible_project
+from causerie.accounts.bounds import Budget
 from causerie.accounts.credit import Balance, Credit
 from causerie.accounts.names import new_id
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import AccountStore
+from causerie.accounts.ports import AccountStore, Repositories
 from causerie.accounts.rights import Action
 from causerie.accounts.usage import UsageReader
 from causerie.errors import InvalidRequest
 
+NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
+"""A budget of nothing a month, which ends when money is put in."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _SMALLEST = Decimal("0.000000001")
@@ -53,12 +57,30 @@ class Credits:
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
             await repositories.credits.add(made)
+            if amount > 0:
+                await self._end_newcomers_budget(repositories, actor, project_id)
             await repositories.keys.announce(f"project:{project_id}", now)
             details = {"amount": f"{amount:f}", "note": made.note}
             await repositories.audit.add(
                 entry(now, actor, "credits.put", made.id, project_id, **details)
             )
         return made
+
+    async def _end_newcomers_budget(
+        self, repositories: Repositories, actor: Actor, project_id: str
+    ) -> None:
+        owner = f"project:{project_id}"
+        before = await repositories.keys.bounds(owner)
+        after = replace(
+            before, budgets=tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        )
+        if after == before:
+            return
+        await repositories.keys.set_bounds(owner, after)
+        details = {"bounds": difference(before.words(), after.words())}
+        await repositories.audit.add(
+            entry(self._clock(), actor, "project.bounds", project_id, project_id, **details)
+        )
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Every amount that was put in, newest first."""

@@ -1,7 +1,7 @@
 """Daily allowance of free requests: how many an account has made and may still make.
 
 There is one number for a project, for all its keys and all free models; days are those of UTC. A
-request that was rejected or failed does not count.
+request that was rejected or failed does not count, unless it is charged all the same.
 
 The numbers are of this process. At first use, and then every few seconds, it reads from the
 ledger's sums the earlier requests and those that other replicas admitted. So a restart forgets
@@ -24,8 +24,8 @@ from causerie.accounts.bounds import BudgetPeriod
 from causerie.accounts.money import exact
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.usage import By, Step, UsageQuery, UsageReader
-from causerie.errors import RateLimited, ServiceError, StoreUnavailable, counted
-from causerie.protocol.variants import is_free
+from causerie.errors import RateLimited, StoreUnavailable, counted
+from causerie.protocol.variants import FREE, is_free
 
 _KEPT = 100_000
 _REFRESH_SECONDS = 5.0
@@ -83,13 +83,17 @@ class _Account:
 
 
 class FreeUse:
-    """One free request under way: counted while it runs, and for good unless it fails."""
+    """One free request under way: counted while it runs, and for good unless it fails.
 
-    __slots__ = ("_day", "day_status")
+    One that fails counts if it is ``charged``.
+    """
+
+    __slots__ = ("_day", "charged", "day_status")
 
     def __init__(self, day: _Day, day_status: FreeDay) -> None:
         self._day = day  # its own, whatever the clock says when it ends
         self.day_status = day_status
+        self.charged = False
         day.running += 1
 
     def __enter__(self) -> FreeUse:
@@ -97,7 +101,7 @@ class FreeUse:
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
         self._day.running -= 1
-        self._day.done += not isinstance(failure, ServiceError)
+        self._day.done += self.charged or not isinstance(failure, Exception)
 
 
 class FreeAllowances:
@@ -172,14 +176,17 @@ class FreeAllowances:
         account.asked = self._seconds()
 
     async def _made(self, project: str, now: datetime) -> int:
-        """Those of today that were neither refused nor failed."""
+        """Those of today that were neither refused nor failed, or are charged all the same."""
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
         )
         sums = await self._reader.sums(today)
         free = [each for each in sums if is_free(each.group[By.MODEL])]
-        return sum(each.requests - each.refused - each.failed for each in free)
+        done = sum(each.requests - each.refused - each.failed for each in free)
+        if any(each.refused + each.failed for each in free):
+            done += await self._reader.charged_failures(project, midnight, FREE)
+        return done
 
     async def _put_in(self, project: str) -> Decimal:
         async with self._store.reading() as repositories:

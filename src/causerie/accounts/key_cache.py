@@ -19,12 +19,12 @@ import structlog
 from msgspec import Struct
 
 from causerie.access.credential import Credential
-from causerie.access.keys import Caller, Named, no_key
+from causerie.access.keys import Caller, Named, no_key, wrong_key
 from causerie.accounts.entry import CHANGED
 from causerie.accounts.keys import Grant, Purpose
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore
-from causerie.errors import Forbidden, ServiceError, StoreUnavailable, Unauthenticated
+from causerie.errors import Forbidden, ServiceError, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +113,7 @@ class KeyCache:
         if known is None:
             known = await self._find(credential)
         if self._now() >= known.until:
-            raise _refused()
+            raise wrong_key(credential)
         if not self._trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         caller = known.callers.get(door.name)
@@ -125,7 +125,7 @@ class KeyCache:
             raise no_key()
         known = self._known.get(credential.digest) or await self._find(credential)
         if self._now() >= known.until:
-            raise _refused()
+            raise wrong_key(credential)
         if not self._trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         key = known.grant.key
@@ -139,7 +139,7 @@ class KeyCache:
         """Ask the database, once for all that ask for the same at the same time."""
         digest = credential.digest
         if not credential.formed or self._absent.get(digest, 0) > self._now():
-            raise _refused()
+            raise wrong_key(credential)
         lookup = self._lookups.get(digest)
         if lookup is None:
             if len(self._lookups) >= _LOOKUPS_AT_ONCE:
@@ -149,7 +149,7 @@ class KeyCache:
             self._tasks.create_task(self._look_up(digest, lookup))
         known = await asyncio.shield(lookup)
         if known is None:
-            raise _refused()
+            raise wrong_key(credential)
         return known
 
     async def _look_up(self, digest: bytes, lookup: asyncio.Future[_Known | None]) -> None:
@@ -281,7 +281,3 @@ def _subjects(grant: Grant) -> tuple[str, ...]:
     key = grant.key
     found = f"key:{key.id}", f"project:{key.project_id}"
     return (*found, f"user:{key.person}") if key.person else found
-
-
-def _refused() -> Unauthenticated:
-    return Unauthenticated("The API key is not valid here; check it and its address.")

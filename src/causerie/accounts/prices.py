@@ -1,8 +1,4 @@
-"""Price of a request: prices by the token, and the rule for requests that are charged at all.
-
-The rule is in ``docs/guides/billing.md``: a client that received nothing, or whose request the
-service failed, pays nothing; a client that disconnected pays for the tokens generated until then.
-"""
+"""Price of a request by its tokens. Which requests are charged is decided by their records."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from msgspec import Struct
 
-CLIENT_GONE = 499
 _SMALLEST = Decimal("0.000000001")
 NOTHING = Decimal(0)
 
@@ -53,14 +48,6 @@ class TokenPrice(Struct, frozen=True, kw_only=True):
         cost = self.prompt * prompt + self.dearest_output * completion + self.request
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
-    def charge(
-        self, *, status: int, prompt: int, cached: int, completion: int, reasoning: int = 0
-    ) -> Decimal:
-        """Return the price of a request that ended with this status."""
-        if not is_charged(status, prompt, completion):
-            return NOTHING
-        return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
-
 
 FREE = TokenPrice()
 
@@ -76,9 +63,3 @@ class ModelPrices(Struct, frozen=True):
     def of(self, model: str, served_by: str) -> TokenPrice:
         """Return the price of a model's tokens, by the endpoint that answers."""
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
-
-
-def is_charged(status: int, prompt: int, completion: int) -> bool:
-    """Return true if a request that ended with this status is charged, in money and in tokens."""
-    left = status == CLIENT_GONE and prompt + completion > 0
-    return left or (status == 200 and completion > 0)

@@ -19,8 +19,9 @@ from causerie.access.limits import RateLimiter
 from causerie.access.quota import LimitStatuses, Rates, RateScope, Tokens
 from causerie.accounts import rpc_messages as messages
 from causerie.errors import Failed, InternalError
+from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Record
-from causerie.metering.usage_records import ended, interrupted
+from causerie.metering.usage_records import RunningRequests, ended
 
 _KEPT = 10_000
 _KEPT_SECONDS = 0.4  # with the parent's half second a revoked key stops within a second
@@ -73,6 +74,7 @@ class AccountsClient:
         self._clock = clock
         self._numbers = count(1)
         self._callers: dict[tuple[str, bytes], tuple[float, RemoteCaller]] = {}
+        self._running = RunningRequests(self._checkpoint)
 
     async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
         """As :meth:`causerie.accounts.key_cache.KeyCache.authenticate`."""
@@ -132,16 +134,21 @@ class AccountsClient:
         if not isinstance(held, _Held):
             raise InternalError("A request begins without an estimate.")
         credential = held.caller.credential if isinstance(held.caller, RemoteCaller) else None
-        usage = interrupted(record, prompt)
+        usage = self._running.begin(record, prompt)
         question = messages.BeginRequest(held.request, record.door, credential, held.tokens, usage)
         await self._ask(question, messages.BudgetsHeld)
 
     async def enter(self, record: Record) -> None:
         """As :meth:`causerie.accounts.bookkeeping.Bookkeeping.enter`, but for contents."""
+        self._running.end(record)
         request = record.held.request if isinstance(record.held, _Held) else 0
         record.held = None
         question = messages.RecordUsage(request, ended(record))
         record.cost = (await self._ask(question, messages.Recorded)).cost
+
+    def _checkpoint(self, record: Record, usage: UsageRecord) -> None:
+        if isinstance(record.held, _Held):
+            self._tell(messages.Checkpoint(record.held.request, usage))
 
     # Limits.
 

@@ -64,6 +64,13 @@ class BeginRequest(RpcMessage, frozen=True):
     usage: UsageRecord
 
 
+class Checkpoint(RpcMessage, frozen=True):
+    """The request has used so much by now; this is its record if it never ends."""
+
+    request: int
+    usage: UsageRecord
+
+
 class ReleaseBudgets(RpcMessage, frozen=True):
     """Give back what the request holds, since it asks for another model."""
 
@@ -108,7 +115,7 @@ class Recorded(RpcMessage, frozen=True):
 
 
 Question = Authenticate | TakeLimits | BeginRequest | RecordUsage
-Notice = EndLimits | ReleaseBudgets
+Notice = Checkpoint | EndLimits | ReleaseBudgets
 Answer = Authenticated | LimitsTaken | BudgetsHeld | Recorded | Failed
 
 _notices: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)

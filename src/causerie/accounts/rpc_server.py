@@ -96,7 +96,9 @@ class AccountsSession:
 
     def _told(self, notice: messages.Notice) -> None:
         asking = self._asking.get(notice.request)
-        if asking is not None:
+        if isinstance(notice, messages.Checkpoint):
+            self._checkpoint(notice)
+        elif asking is not None:
             asking.cancel()  # so it gets nothing
         elif isinstance(notice, messages.ReleaseBudgets):
             self._release_budgets(notice)
@@ -172,6 +174,13 @@ class AccountsSession:
         self._running[question.request] = _Running(hold, usage)
         self._bookkeeping.write_down(usage)
         return messages.BudgetsHeld()
+
+    def _checkpoint(self, notice: messages.Checkpoint) -> None:
+        running = self._running.get(notice.request)
+        if running is not None:  # else it has ended
+            usage = running.hold.priced(notice.usage)
+            self._running[notice.request] = _Running(running.hold, usage)
+            self._bookkeeping.checkpoint(usage)
 
     def _release_budgets(self, notice: messages.ReleaseBudgets) -> None:
         running = self._running.pop(notice.request, None)

@@ -26,6 +26,11 @@ class Spending:
     resets_at: datetime | None
 
     @property
+    def is_nothing(self) -> bool:
+        """Return true for a budget of no money: what costs nothing is let in."""
+        return self.budget.unit is Unit.MONEY and self.budget.amount == 0
+
+    @property
     def share(self) -> Decimal:
         """Return the spent share, from 0; 1 is all."""
         if self.budget.amount == 0:

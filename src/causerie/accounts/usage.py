@@ -208,6 +208,12 @@ class UsageReader(Protocol):
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
 
+    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
+        """Number of a project's requests that were rejected or failed, and are charged.
+
+        Of models whose id has this ``suffix``.
+        """
+
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         """By ``key:ID``, ``user:ID`` or ``project:ID``; with one model or (empty) all.
 

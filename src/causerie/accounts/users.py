@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from causerie.accounts.audit import entry
 from causerie.accounts.authorization import Clock, no_such, require
+from causerie.accounts.bounds import LimitsAndBudgets
 from causerie.accounts.derivation import (
     check_return,
     shut_out,
@@ -53,6 +54,8 @@ class Users:
         self._store = store
         self._passwords = passwords
         self._clock = clock
+        self.new_project_bounds = LimitsAndBudgets()
+        """Limits and budgets of the projects of people who sign up."""
 
     async def first_link(self) -> NewLink | None:
         """The link that makes the first operator; ``None`` where there is one already."""
@@ -122,8 +125,10 @@ class Users:
             if identity is not None:
                 await self._bind(repositories, user, *identity)
             await self._join(repositories, link, user)
-            if link.kind is LinkKind.OWNER or link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(repositories, user)
+            if link.kind is LinkKind.OWNER:
+                await self._first_project(repositories, user, LimitsAndBudgets())
+            elif link.created_by in (SIGN_UP.label, APPROVED.label):
+                await self._first_project(repositories, user, self.new_project_bounds)
             return user
 
     async def join(self, token: str, user: User) -> None:
@@ -177,7 +182,7 @@ class Users:
         async with self._store.writing() as repositories:
             user = self._new(email, name, hashed, operator=False)
             await self._add(repositories, user, actor_of(user), by="sign-up")
-            await self._first_project(repositories, user)
+            await self._first_project(repositories, user, self.new_project_bounds)
             if identity is not None:
                 await self._bind(repositories, user, *identity)
             return user
@@ -364,14 +369,17 @@ class Users:
         if await repositories.people.operators():
             raise no_such_link()
 
-    async def _first_project(self, repositories: Repositories, user: User) -> None:
-        """Somewhere to make a key at once."""
+    async def _first_project(
+        self, repositories: Repositories, user: User, bounds: LimitsAndBudgets
+    ) -> None:
         now = self._clock()
         project = Project(new_id("prj"), "Main", now)
         await repositories.projects.add(project)
         await repositories.projects.join(Membership(project.id, user.id, Role.OWNER, now))
         note = entry(now, actor_of(user), "project.create", project.id, project.id, name="Main")
         await repositories.audit.add(note)
+        if bounds != LimitsAndBudgets():
+            await repositories.keys.set_bounds(f"project:{project.id}", bounds)
 
     async def _join(self, repositories: Repositories, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:

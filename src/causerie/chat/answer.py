@@ -13,9 +13,18 @@ from causerie.chat.call_syntax.pretty import pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.lark import embed
-from causerie.chat.schema import WhiteSpace, choice, json_object, prepare, regex, rounded
+from causerie.chat.schema import (
+    WhiteSpace,
+    check_size,
+    choice,
+    json_object,
+    prepare,
+    regex,
+    rounded,
+)
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema_cache import SchemaCache
+from causerie.chat.validation import CheckedSchema
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
 
@@ -35,8 +44,8 @@ class AnswerPlan:
     """Annotations of its schema that nobody knows, as a response header names them."""
     watched: bool = False
     """Whether its schema has rules that no grammar has."""
-    checked: Mapping[str, object] | None = field(default=None, compare=False)
-    """Its rewritten schema, to check the finished answer by."""
+    checked: CheckedSchema | None = field(default=None, compare=False)
+    """Its schema, to check the finished answer by."""
 
 
 async def answer_plan(
@@ -73,6 +82,7 @@ def _any_object(white_space: WhiteSpace) -> AnswerPlan:
 def _schema(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
+    check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     text_of_engine = None if prepared.rounded else prepared.text
     plan = _json(output.schema, output.param, white_space, text_of_engine)
@@ -82,7 +92,7 @@ def _schema(
         spell=spell,
         ignored=prepared.ignored,
         watched=prepared.watched,
-        checked=prepared.rules,
+        checked=CheckedSchema(prepared.rules),
     )
 
 

@@ -16,13 +16,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from msgspec import structs
 
 from causerie.chat.document_watch import BrokenRule, Repeat
+from causerie.chat.forking import fork
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import Output, Started, Stopped, TextEngine, TextRequest, Token
-from causerie.errors import InternalError
+from causerie.errors import ConstraintNotKept
+from causerie.runtime.offload import Turns, offload
 
 _OF_AN_ITEM = 16  # draws for one item
 _AT_A_PLACE = 6  # draws at one place of a value
@@ -32,13 +35,18 @@ _NEVER, _SURELY = -100.0, 100.0  # biases
 
 @asynccontextmanager
 async def without_faults(
-    engine: TextEngine, request: TextRequest, read: Callable[[], WatchedDocuments]
+    engine: TextEngine,
+    request: TextRequest,
+    documents: WatchedDocuments,
+    discard: Callable[[int], None],
 ) -> AsyncIterator[AsyncIterator[Output]]:
-    """Yield the outputs as if of one run; ``read`` makes a reader that has read all before it.
+    """Yield the outputs as if of one run; ``documents`` has read all before it.
 
-    Iteration raises :class:`InternalError` where nothing else was found.
+    ``discard`` takes how many tokens were taken back since its last call. Iteration raises
+    :class:`ConstraintNotKept` where nothing else was found.
     """
-    async with aclosing(_Backtracking(engine, request, read).outputs()) as outputs:
+    run = _Backtracking(engine, request, documents, discard)
+    async with aclosing(run.outputs()) as outputs:
         yield outputs
 
 
@@ -66,9 +74,16 @@ class _Attempts:
 class _Backtracking:
     engine: TextEngine
     request: TextRequest
-    read: Callable[[], WatchedDocuments]
-    _documents: WatchedDocuments = field(init=False)
+    _documents: WatchedDocuments
+    _discard: Callable[[int], None]
+    _copies: list[WatchedDocuments] = field(init=False, default_factory=list)
+    """Of the reader, after ever more tokens; the first one precedes all that may be taken back."""
+    _turns: Turns = field(init=False, default_factory=Turns)
     _tokens: list[Token] = field(init=False, default_factory=list)
+    _generated: int = field(init=False, default=0)
+    """Tokens that the engine has generated, with those that were taken back."""
+    _discarded: int = field(init=False, default=0)
+    """Tokens that were taken back, as far as this has been reported."""
     _given: int = field(init=False, default=0)
     _stopped: Stopped | None = field(init=False, default=None)
     _unreported: int = field(init=False, default=0)
@@ -84,10 +99,17 @@ class _Backtracking:
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 
-    def __post_init__(self) -> None:
-        self._documents = self.read()
-
     async def outputs(self) -> AsyncGenerator[Output, None]:
+        for _ in self._documents.read_before():
+            await self._turns.pause()
+        self._copies = [fork(self._documents)]
+        try:
+            async for output in self._outputs():
+                yield output
+        finally:
+            self._note_discarded()
+
+    async def _outputs(self) -> AsyncGenerator[Output, None]:
         while self._stopped is None and len(self._tokens) < self.request.max_tokens:
             async with aclosing(self._run()) as outputs:
                 async for output in outputs:
@@ -110,7 +132,8 @@ class _Backtracking:
         async with self.engine.generate(self._rest()) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
-                    self._add(output)
+                    self._generated += 1
+                    await self._add(output)
                     if self._documents.fault is not None:
                         return
                     for token in self._ready():
@@ -126,9 +149,19 @@ class _Backtracking:
                     self._unreported = max(output.completion_tokens - reported, 0)
                     return
 
-    def _add(self, token: Token) -> None:
+    async def _add(self, token: Token) -> None:
         self._tokens.append(token)
-        self._documents.feed(token.text)
+        await self._read(token)
+
+    async def _read(self, token: Token) -> None:
+        documents = self._documents
+        if documents.read - self._copies[-1].read >= documents.cost_of_copy:
+            self._copies.append(fork(documents))
+            while len(self._copies) > 1 and self._copies[1].read <= self._given:
+                del self._copies[0]
+        documents.feed(token.text)
+        if documents.is_behind:
+            await offload(documents.catch_up)
 
     def _ready(self) -> Iterator[Token]:
         """Yield the tokens that nothing will take back any more."""
@@ -139,12 +172,12 @@ class _Backtracking:
     async def _take_back(self, repeat: Repeat) -> None:
         """Replace the repeated item by the end of its array, or by the beginning of another."""
         written = list(self._tokens)
-        content = [at for at in self._documents.content if at >= self._given]
+        content = self._documents.content_behind(self._given)
         if await self._close(repeat):
             return
         while content and self._may_draw():
             at = content[-1]
-            self._forbid(written, at)
+            await self._forbid(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
             token = await self._draw(dict.fromkeys(self._banned[at], _NEVER))
             if token is None or token.id in self._banned[at]:
@@ -152,9 +185,9 @@ class _Backtracking:
             elif token.text.isspace():  # it would only put the same off
                 self._banned[at].add(token.id)
             else:
-                self._add(token)
+                await self._add(token)
                 return
-        raise InternalError(
+        raise ConstraintNotKept(
             f"The answer does not have the form asked for: items at {repeat.pointer} have to "
             "differ, and the model found no other item in the attempts that it had."
         )
@@ -169,7 +202,7 @@ class _Backtracking:
         attempts.places = attempts.places or list(_places(broken, start, len(written)))
         while (at := attempts.place) is not None and self._draws_left > 0:
             at = min(at, len(written) - 1)
-            self._forbid(written, at)
+            await self._forbid(written, at)
             self._drawn += 1
             token = await self._draw(dict.fromkeys(self._banned[at], _NEVER))
             other = token is not None and token.id not in self._banned[at]
@@ -177,17 +210,17 @@ class _Backtracking:
             if token is None or not other:
                 continue
             if not token.text.isspace():  # white space would only put the same off
-                self._add(token)
+                await self._add(token)
                 return
             self._banned[at].add(token.id)
-        raise InternalError(
+        raise ConstraintNotKept(
             "The answer does not have the form asked for, and the model found no other in the "
             f"attempts that it had: {broken.reason}"
         )
 
-    def _forbid(self, written: Sequence[Token], at: int) -> None:
+    async def _forbid(self, written: Sequence[Token], at: int) -> None:
         """Take back all from a position on, and let what was there not come again."""
-        self._return_to(list(written[:at]))
+        await self._return_to(list(written[:at]))
         self._banned.setdefault(at, set()).add(written[at].id)
 
     @property
@@ -202,13 +235,13 @@ class _Backtracking:
         place = repeat.separated
         if place < self._given or place in self._open:
             return False
-        self._return_to(self._tokens[:place])
+        await self._return_to(self._tokens[:place])
         self._open.add(place)
         for id in await self.engine.tokenize([f"{repeat.head}]"], special=False):
             token = await self._draw({id: _SURELY})
             if token is None or token.id != id:
                 return False
-            self._add(token)
+            await self._add(token)
         return self._documents.fault is None
 
     async def _draw(self, bias: Mapping[int, float]) -> Token | None:
@@ -219,17 +252,28 @@ class _Backtracking:
         async with self.engine.generate(replace(rest, max_tokens=1, sampling=biased)) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
+                    self._generated += 1
                     return output
         return None
 
-    def _return_to(self, tokens: list[Token]) -> None:
-        """Take back all tokens but these, the first ones."""
-        self._tokens = tokens
-        self._banned = {at: ids for at, ids in self._banned.items() if at <= len(tokens)}
-        self._open = {at for at in self._open if at <= len(tokens)}
-        self._documents = self.read()
-        for token in tokens:
-            self._documents.feed(token.text)
+    async def _return_to(self, tokens: list[Token]) -> None:
+        """Take back all tokens but these, the first ones, and read on from the last copy there."""
+        pairs = zip(self._tokens[self._given :], tokens[self._given :], strict=False)
+        same = self._given + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        self._tokens, end = tokens, len(tokens)
+        self._note_discarded()
+        self._banned = {at: ids for at, ids in self._banned.items() if at <= end}
+        self._open = {at for at in self._open if at <= end}
+        self._copies = [copy for copy in self._copies if copy.read <= same]
+        self._documents = fork(self._copies[-1])
+        for token in tokens[self._documents.read :]:
+            await self._read(token)
+            await self._turns.pause()
+
+    def _note_discarded(self) -> None:
+        discarded = self._generated - len(self._tokens)
+        self._discard(discarded - self._discarded)
+        self._discarded = discarded
 
     def _rest(self) -> TextRequest:
         """Return what is asked of the engine behind the tokens that there are."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
 import structlog
 
+from causerie.chat.schema.compiled import TooMuchWork, Work
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import Undecided, fault_of
+from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.errors import InvalidRequest
 from causerie.protocol.call_class import CallClass
 from causerie.protocol.request import Tool
@@ -53,8 +54,9 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
     if rules is None:
         return "unchecked"
     try:
-        return "fine" if fault_of(value, rules) is None else "schema_mismatch"
-    except Undecided:
+        broken = rules.fault(value, Work(MOST_STEPS))
+        return "schema_mismatch" if broken else "fine"
+    except TooMuchWork:
         return "unchecked"
 
 
@@ -108,12 +110,12 @@ def _classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
 
 
 @lru_cache(maxsize=256)
-def _rules(schema: bytes) -> Mapping[str, object] | None:
+def _rules(schema: bytes) -> CheckedSchema | None:
     """Return the schema as the check takes it, or ``None`` if it cannot."""
     if len(schema) > MAX_SCHEMA:
         return None
     try:
-        return Rewriter(msgspec.json.decode(schema), "parameters").rewrite()
+        return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
     except (InvalidRequest, RecursionError):
         return None
 

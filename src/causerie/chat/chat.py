@@ -211,6 +211,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
         completion=sum(choice.completion for choice in choices),
         cached=min(choices[0].cached or 0, len(plan.prompt)),
         reasoning=sum(choice.reasoning for choice in choices),
+        discarded=sum(choice.discarded for choice in choices),
     )
 
 
@@ -242,8 +243,8 @@ def _dropped(request: ChatRequest) -> Sequence[str]:
     unlisted = request.unlisted
     if unlisted is None:
         return ()
-    if unlisted.names and request.strict:
-        raise refusal(unlisted.body, KNOWN)
+    if unlisted.names and request.strict and (refused := refusal(unlisted.body, KNOWN)):
+        raise refused
     return unlisted.changes
 
 

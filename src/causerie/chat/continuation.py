@@ -67,7 +67,7 @@ async def _ways(
         earlier=sum(len(message.tool_calls) for message in request.messages),
         between=await model.renderer.before_call(request) if called else None,
     ):
-        tokens = await _tokens(engine, model, plan, text)
+        tokens = await _tokens(engine, model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
@@ -90,7 +90,7 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
 
 
 async def _tokens(
-    engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced
+    engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced, scope: str
 ) -> tuple[int, ...]:
     """Return the tokens of the text after the prompt, if the prompt's tokens stay the same."""
     prompt = plan.rendered
@@ -98,9 +98,9 @@ async def _tokens(
         (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
     )
     both = Rendered(str.__str__(joined((prompt.text, text))), prompt.user + shifted)
-    ids = (await model.encoder.encode(both, engine)).ids
+    ids = (await model.encoder.encode(both, engine, scope=scope)).ids
     size = len(plan.prompt)
     if tuple(ids[:size]) == plan.prompt:
         return tuple(ids[size:])
     alone = Rendered(str.__str__(text), user_spans(text))
-    return tuple((await model.encoder.encode(alone, engine)).ids)
+    return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 
-from causerie.chat.growing_text import GrowingText
+from causerie.chat.growing_text import GrowingList, GrowingSet, GrowingText
 from causerie.chat.schema.certain import Certain, certain
+from causerie.chat.schema.compiled import TooMuchWork, Work
 from causerie.chat.schema.distinct import Applicable, applicable
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
-from causerie.chat.validation import Undecided, fault_of
+from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema
+from causerie.chat.validation import Fault as BrokenPart
+
+_MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class _Container:
     separated: int | None = None
     """Position of the comma before an item that may still repeat an earlier one."""
     head: str = ""
-    earlier: set[str] = field(default_factory=set)
+    earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
     def inside(self) -> tuple[Applicable, str]:
         """Return what applies to the value that comes, and its pointer."""
@@ -85,30 +91,62 @@ class _Container:
         return self.schemas.property(self.name), step(self.pointer, self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A check of a complete value that takes too long for the event loop."""
+
+    schema: CheckedSchema
+    value: object
+    pointer: str
+    position: int
+    parts: GrowingList[tuple[str, int, int]]
+
+    def fault(self, work: Work) -> BrokenRule | None:
+        found = self.schema.fault(self.value, work)
+        return None if found is None else self.broken(found)
+
+    def broken(self, fault: BrokenPart) -> BrokenRule:
+        if fault.pointer == "#":
+            return BrokenRule(fault.reason, self.position, None)
+        at, parts = self.pointer + fault.pointer[1:], self.parts.behind(0)
+        spans = ((begin, end) for pointer, begin, end in reversed(parts) if pointer == at)
+        return BrokenRule(fault.reason, self.position, next(spans, None))
+
+
 class DocumentWatch:
     """One document, as far as it has been read.
 
-    Text that is no JSON is passed over: the constraint or the last check reports it.
+    Text that is no JSON is passed over: the constraint or the last check reports it. What takes too
+    long to check while it is read is left to :meth:`catch_up`.
     """
 
-    def __init__(self, rules: Mapping[str, object]) -> None:
+    def __init__(self, schema: CheckedSchema) -> None:
+        rules = schema.rules
         self.fault: Fault | None = None
         self.content = 0
         """Characters so far of strings, numbers and literals that are values.
 
         Of an empty value it is the end.
         """
+        self._schema = schema
+        self._work = Work(_MOST_STEPS)
+        self._waiting: list[_Check] = []
         self._root = applicable(rules)
         self._certain = certain(rules)
         self._open: list[_Container] = []
         self._values: list[_Value] = []
-        self._parts: dict[str, tuple[int, int]] = {}
-        """Positions of the complete parts of values that are checked, by their pointers."""
+        self._parts = GrowingList[tuple[str, int, int]]()
+        """Pointers and positions of the complete parts of values that are checked."""
         self._text = GrowingText()
         self._piece = 0  # offset at which the last piece began
         self._position = 0
         self._quoted = 0  # offset at which the last string began
         self._in_string = self._escaped = self._in_scalar = self._broken = False
+
+    @property
+    def depth(self) -> int:
+        """Return the number of arrays and objects that are not closed."""
+        return len(self._open)
 
     @property
     def held_from(self) -> int | None:
@@ -209,7 +247,7 @@ class DocumentWatch:
         if value.checked or any(above.checked for above in self._values):
             named = bool(self._open) and not self._open[-1].is_array
             begin = self._open[-1].named if named else value.position
-            self._parts[self._pointer] = begin, self._position
+            self._parts.append((self._pointer, begin, self._position))
         if not distinct and not value.checked:
             return
         read = json.loads(self._text.between(value.start, offset))
@@ -222,23 +260,49 @@ class DocumentWatch:
         return self._open[-1].inside()[1] if self._open else "#"
 
     def _check(self, value: _Value, read: object) -> None:
-        for schema in value.checked:
+        for rules in value.checked:
+            schema = self._schema.part(rules)
+            check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
             try:
-                fault = fault_of(read, schema)
-            except Undecided:  # the last check says so
-                return
+                fault = self._within(AT_ONCE, check)
+            except TooMuchWork:
+                self._waiting.append(check)
+                continue
             if fault is not None:
-                blamed = self._parts.get(self._pointer + fault.pointer[1:])
-                whole = fault.pointer == "#"
-                self.fault = BrokenRule(fault.reason, value.position, None if whole else blamed)
+                self.fault = fault
                 return
         if not any(above.checked for above in self._values):
-            self._parts.clear()
+            self._parts = GrowingList()
+
+    def _within(self, steps: int, check: _Check) -> BrokenRule | None:
+        """Return what a check finds; all checks of a reply have a number of steps together."""
+        granted = min(steps, self._work.left)
+        work = Work(granted)
+        try:
+            return check.fault(work)
+        finally:
+            self._work.left -= granted - max(work.left, 0)
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether a value has been read that is still to be checked."""
+        return bool(self._waiting)
+
+    def catch_up(self) -> None:
+        """Check what took too long while it was read; what takes longer still is passed over."""
+        waiting, self._waiting = self._waiting, []
+        for check in waiting:
+            if self.fault is not None:
+                return
+            with suppress(TooMuchWork):  # the last check says so
+                self.fault = self._within(MOST_STEPS, check)
 
     def _compare(self, container: _Container, item: object) -> None:
         written = canonical(item)
-        if written in container.earlier and container.separated is not None:
+        repeated = container.earlier.has(written)
+        if repeated and container.separated is not None:
             self.fault = Repeat(container.pointer, container.separated, container.head)
             return
-        container.earlier.add(written)
+        if not repeated:
+            container.earlier.add(written)
         container.separated = None

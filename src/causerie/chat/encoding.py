@@ -126,20 +126,27 @@ class PromptEncoder:
         self._cache = TokenCache()
 
     async def encode(
-        self, rendered: Rendered, engine: Tokenizer, most: int | None = None, parting: int = 0
+        self,
+        rendered: Rendered,
+        engine: Tokenizer,
+        most: int | None = None,
+        parting: int = 0,
+        scope: str = "",
     ) -> EncodedText:
         """Return the token ids of the prompt; only its new texts are sent to the engine.
 
         ``shared`` counts the tokens before the message that ``parting`` is in, a place in the
-        text; 0 where a user's text looks like a control token. Raises :class:`PromptTooLong` where
-        they are far more than ``most``.
+        text; 0 where a user's text looks like a control token. Replies of the same cache ``scope``
+        have the tokens that they had. Raises :class:`PromptTooLong` where they are far more than
+        ``most``.
         """
         long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
-            return await self._cache.read(pieces[0].text, pieces[0].heads, engine, most, parting)
+            only = pieces[0]
+            return await self._cache.read(only.text, only.heads, engine, most, parting, scope)
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:

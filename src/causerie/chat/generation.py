@@ -31,11 +31,10 @@ tokens, which the prefix cache of the engine still holds. A run from which items
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 
 from msgspec import structs
 
@@ -95,6 +94,8 @@ class Generation:
     state: State = field(init=False, default=State.ANSWERING)
     reasoning: int = field(init=False, default=0)
     """Tokens of reasoning, which are part of ``completion``."""
+    discarded: int = field(init=False, default=0)
+    """Tokens that the engine generated and that were taken back; no part of ``completion``."""
     cached: int | None = field(init=False, default=None)
     """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
     asked: bool = field(init=False, default=False)
@@ -343,20 +344,26 @@ class Generation:
     def _run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Return a run of the engine; what breaks a rule that no grammar has is taken back.
 
-        Tokens that are taken back are none of this choice: they are not counted.
+        Tokens that are taken back are none of this choice: they are counted apart.
         """
         request = self._text_request()
         if not self.plan.watched:
             return self.engine.generate(request)
-        return without_faults(self.engine, request, partial(self._documents, tuple(self._texts)))
+        return without_faults(self.engine, request, self._documents(), self._discard)
 
-    def _documents(self, texts: Sequence[str]) -> WatchedDocuments:
-        """Return a reader of the documents that has read ``texts``."""
+    def _documents(self) -> WatchedDocuments:
         plan = self.plan
         answer = plan.answer.checked if plan.answer else None
         return WatchedDocuments(
-            self._new_parser(), answer, plan.functions.arguments, resumed=plan.resumed, texts=texts
+            self._new_parser(),
+            answer,
+            plan.functions.arguments,
+            resumed=plan.resumed,
+            texts=tuple(self._texts),
         )
+
+    def _discard(self, tokens: int) -> None:
+        self.discarded += tokens
 
     @property
     def _made(self) -> int:
@@ -367,7 +374,8 @@ class Generation:
         return self._thought_before + self.reasoning
 
     def _text_request(self) -> TextRequest:
-        made, least, grammar = self._made, self.request.min_tokens, self._grammar
+        request = self.request
+        made, least, grammar = self._made, request.min_tokens, self._grammar
         short = made < least
         upto = min(least + self._beyond, self._limit) if short else self._limit
         self._run_began = len(self._generated)
@@ -376,12 +384,13 @@ class Generation:
             max_tokens=upto - made,
             sampling=self._sampling(short=short),
             grammar=grammar,
-            logprobs=self.request.top_logprobs,
+            logprobs=request.top_logprobs,
             visible=self.plan.visible,
-            ignore_eos=self.request.ignore_eos or short,
+            ignore_eos=request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.shared,
+            scope=request.cache_scope,
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:

@@ -1,7 +1,7 @@
 """The messages of a request as the dictionaries that a chat template reads.
 
 Fixed words (roles, types) are this program's; everything else stays the user's. The template's
-capabilities decide the shape. It renders nothing.
+capabilities decide the shape. It renders nothing. Each call of a request has its result behind it.
 """
 
 from __future__ import annotations
@@ -133,23 +133,6 @@ def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str])
     calls = {key: value for key, value in entry.items() if key not in thought}
     calls["content"] = capabilities.no_content
     return [said | thought, calls] if capabilities.together else [said, calls | thought]
-
-
-def results_placed(
-    conversation: Sequence[Entry], capabilities: TemplateCapabilities
-) -> list[Entry]:
-    """Results right behind the message with their call, where the template wants them there."""
-    if capabilities.late:
-        return list(conversation)
-    placed: dict[int, list[Entry]] = {}  # each message, and what belongs behind it
-    called: dict[object, int] = {}
-    for at, entry in enumerate(conversation):
-        calls = entry.get("tool_calls")
-        if isinstance(calls, list):
-            called |= {call["id"]: at for call in calls}
-        own = called.get(entry.get("tool_call_id"), at)
-        placed.setdefault(own, []).append(entry)
-    return [entry for group in placed.values() for entry in group]
 
 
 def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:

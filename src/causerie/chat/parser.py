@@ -135,6 +135,11 @@ class Parser:
         return self._unmarked is not None and self._unmarked.started
 
     @property
+    def unmarked_pieces(self) -> int:
+        """Return how many pieces of text are held that may be calls without a marker."""
+        return len(self._unmarked.pieces) if self._unmarked is not None else 0
+
+    @property
     def under_way(self) -> bool:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section

@@ -361,7 +361,8 @@ async def _encoded(
 ) -> EncodedText:
     try:
         parting = _parting(rendered, request)
-        return await model.encoder.encode(rendered, engine, _context(request, model), parting)
+        most = _context(request, model)
+        return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,

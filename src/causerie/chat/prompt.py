@@ -251,7 +251,7 @@ def _conversation(
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = capabilities.together and (capabilities.text_before_calls or not in_messages)
     items = (
-        history.one_call_each(history.results_placed(items, capabilities), capabilities)
+        history.one_call_each(items, capabilities)
         if shows_calls
         else fallback.without_calls(items, calls)
     )

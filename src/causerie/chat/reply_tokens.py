@@ -2,8 +2,8 @@
 
 A tokenizer often reads a text otherwise than a model writes it, above all under a grammar. The
 engine would then compute the reply again from the first token that differs. So a reply that comes
-back behind the very same texts has the tokens that the model made. Nothing else has: the same
-words in another conversation have the tokenizer's.
+back behind the very same texts, in the same cache scope, has the tokens that the model made.
+Nothing else has: the same words in another conversation have the tokenizer's.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ReplyTokens:
     _kept: OrderedDict[tuple[int, str], array[int]] = field(default_factory=OrderedDict)
     _characters: int = 0
 
-    def of(self, segments: Iterable[str]) -> tuple[dict[int, array[int]], int]:
+    def of(self, segments: Iterable[str], scope: str = "") -> tuple[dict[int, array[int]], int]:
         """Return the tokens of what a model made of a prompt, by position; hash all but the last.
 
         The positions are those of the segments.
         """
         found: dict[int, array[int]] = {}
-        before = following = 0
+        before = following = hash(scope) if scope else 0
         for at, segment in enumerate(segments):
             before, key = following, (following, segment)
             following = hash(key)

@@ -39,7 +39,7 @@ class TemplateCapabilities:
     - ``blank``: the text that it accepts for an answer without text.
     - ``tools``: it shows tools; ``undescribed``: also tools without descriptions.
     - ``calls``: it shows earlier calls and their results; ``several``: also those of a message
-      with more than one; ``late``: a result after other messages.
+      with more than one.
     - ``arguments`` and ``no_content``: the shapes that it expects of a call's arguments and of
       the missing content.
     - ``short_ids``: call ids must be nine letters or digits.
@@ -68,7 +68,6 @@ class TemplateCapabilities:
     undescribed: bool = True
     calls: bool = True
     several: bool = True
-    late: bool = True
     arguments: Shape = "object"
     no_content: str | None = ""
     short_ids: bool = False
@@ -120,7 +119,6 @@ def capabilities_of(
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
         several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
-        late=_shows_late(probe, call),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
@@ -213,18 +211,6 @@ def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) ->
     """Return whether earlier reasoning is shown, of answers or at least alongside a call."""
     return probe.shows(spoken, _THREE, _TWO) or probe.shows(
         called, _THREE, "probe_weather", tools=[_tool("")]
-    )
-
-
-def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
-    """Return whether a result is shown after a question that precedes it.
-
-    The result must also be shown after the answer to that question.
-    """
-    asked = [*called[:2], _said("user", _FOUR)]
-    return all(
-        probe.shows([*asked, *more, called[2]], _TWO, _FOUR, _THREE, tools=[_tool("")])
-        for more in ((), (_said("assistant", _ONE),))
     )
 
 

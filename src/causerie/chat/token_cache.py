@@ -74,10 +74,12 @@ class TokenCache:
         engine: Tokenizer,
         most: int | None = None,
         parting: int = 0,
+        scope: str = "",
     ) -> EncodedText:
         """Return the ids of the text, which has these control tokens, in order, and no others.
 
-        ``shared`` counts those before the segment of the character at ``parting``.
+        ``shared`` counts those before the segment of the character at ``parting``. Replies have
+        the tokens that the model made of them if they were made in this cache ``scope``.
         Asks the engine for what is new. Raises :class:`PromptTooLong` where far more than ``most``
         ids come: millions of them take long to put together.
         """
@@ -87,7 +89,7 @@ class TokenCache:
         segments = _cut(text, heads)
         segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
         await turns.pause()
-        replies, before = self._replies.of(segments)
+        replies, before = self._replies.of(segments, scope)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
         found = {one: self._recalled(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]

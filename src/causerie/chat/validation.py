@@ -2,7 +2,8 @@
 
 The constraint has enforced all of it while tokens were drawn; this is the
 second pair of eyes, with a reader of its own. Work is counted, so no schema
-and no pattern holds up the service: patterns are matched without backtracking.
+and no pattern holds up the service: what takes longer than a turn of the event
+loop is done beside it, and what takes longer than :data:`MOST_STEPS` has no verdict.
 Knows the request's output formats; knows nothing of engines.
 """
 
@@ -13,23 +14,33 @@ import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
-
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from typing import TypeVar
 
 from causerie.chat.lark import embed
 from causerie.chat.schema import regex
+from causerie.chat.schema.compiled import (
+    HEADER,
+    CompiledPatterns,
+    TooMuchWork,
+    Work,
+    follows,
+    matcher_of,
+)
 from causerie.chat.schema.evaluated import Evaluated
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
 from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
+from causerie.runtime.offload import offload
 
-_STEPS = 60_000
-_CHARACTERS_A_STEP = 20
-_HEADER = "%llguidance {}\nstart: "
+MOST_STEPS = 60_000  # of one check
+AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
+_LARGE = 64 * 1024  # characters of a text that is decoded beside the loop
+_CONSTANTS_A_STEP = 50
+_CHARACTERS_A_STEP = 200  # of items that are compared
+_T = TypeVar("_T")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -55,62 +66,87 @@ class Fault:
     """Of the value that breaks it, in the document."""
 
 
-class Undecided(Exception):
-    """The check took more steps than it may."""
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedSchema:
+    """A rewritten schema (:class:`Rewriter`) by which documents are checked, with its patterns."""
+
+    rules: Mapping[str, object]
+    patterns: CompiledPatterns = field(default_factory=CompiledPatterns, repr=False)
+
+    def part(self, rules: Mapping[str, object]) -> CheckedSchema:
+        """Return a part of the schema; the patterns are common to both."""
+        return CheckedSchema(rules, self.patterns)
+
+    def fault(self, value: object, work: Work) -> Fault | None:
+        """Return what a decoded document breaks; raise :class:`TooMuchWork` if that is unknown."""
+        definitions = self.rules.get("$defs")
+        known = definitions if isinstance(definitions, Mapping) else {}
+        try:
+            _Checker(known, self.patterns, work).check(value, self.rules, "#")
+        except _Wrong as wrong:
+            return Fault(str(wrong), wrong.pointer or "#")
+        except RecursionError:
+            raise TooMuchWork from None
+        return None
+
+    def fault_of_text(self, text: str, work: Work) -> str | None:
+        """Return the same of the text of a document, as a sentence."""
+        try:
+            value = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            return f"The answer is not valid JSON: {error}"
+        fault = self.fault(value, work)
+        return fault.reason if fault is not None else None
 
 
-def validate(text: str, output: OutputFormat) -> str | None:
+async def decided(check: Callable[[Work], _T], characters: int) -> _T:
+    """Return what a check says of texts of that length, made beside the event loop if it is long.
+
+    Raises :class:`TooMuchWork` if it is longer still.
+    """
+    if characters <= _LARGE:
+        try:
+            return check(Work(AT_ONCE))
+        except TooMuchWork:
+            pass
+    return await offload(check, Work(MOST_STEPS))
+
+
+def validate(text: str, output: OutputFormat, work: Work | None = None) -> str | None:
     """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
     Raises ``InvalidRequest`` where the format itself cannot be enforced; one
     that went into a constraint can.
     """
+    work = work or Work(MOST_STEPS)
     match output:
         case JsonSchema(schema):
-            return validate_json(text, Rewriter(schema, "schema").rewrite())
+            rules = Rewriter(schema, "schema").rewrite()
+            return CheckedSchema(rules).fault_of_text(text, work)
         case JsonObject():
-            return validate_json(text, {"type": "object"})
+            return CheckedSchema({"type": "object"}).fault_of_text(text, work)
         case ToolMode(options):
             return None if text in options else "The answer is none of the options."
         case Regex(pattern):
-            grammar = _HEADER + regex(pattern, param="structured_outputs.regex")
-            return None if _follows(text, grammar) else "The answer does not match the pattern."
+            grammar = HEADER + regex(pattern, param="structured_outputs.regex")
+            found = follows(text, matcher_of(grammar), work)
+            return None if found else "The answer does not match the pattern."
         case Grammar(source):
             part = embed(source, "g")
-            grammar = f"{_HEADER}{part.start}\n{part.rules}"
-            return None if _follows(text, grammar) else "The answer does not follow the grammar."
+            grammar = f"{HEADER}{part.start}\n{part.rules}"
+            found = follows(text, matcher_of(grammar), work)
+            return None if found else "The answer does not follow the grammar."
 
 
 def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
     """Those of some values that follow a schema that refers to nothing."""
-    rules = Rewriter(schema, "schema").rewrite()
-    return [value for value in values if _Checker({}).holds(value, rules, "#")]
+    checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
+    return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
 
 
 def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
     """Return what breaks ``schema`` (rewritten, see :class:`Rewriter`), or ``None``."""
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        return f"The answer is not valid JSON: {error}"
-    try:
-        fault = fault_of(value, schema)
-    except Undecided:
-        return "The answer could not be checked against the schema within its bounds."
-    return fault.reason if fault is not None else None
-
-
-def fault_of(value: object, schema: Mapping[str, object]) -> Fault | None:
-    """Return the same of a decoded document; raise :class:`Undecided` where that is too much."""
-    definitions = schema.get("$defs")
-    checker = _Checker(definitions if isinstance(definitions, Mapping) else {})
-    try:
-        checker.check(value, schema, "#")
-    except _Wrong as wrong:
-        return Fault(str(wrong), wrong.pointer or "#")
-    except RecursionError:
-        raise Undecided from None
-    return None
+    return CheckedSchema(schema).fault_of_text(text, Work(MOST_STEPS))
 
 
 def _refuse_constant(name: str) -> object:
@@ -122,11 +158,12 @@ class _Checker:
     """Checks values against rewritten schemas; see :mod:`causerie.chat.schema.normal`."""
 
     definitions: Mapping[str, object]
-    left: int = _STEPS
+    patterns: CompiledPatterns
+    work: Work
 
     def check(self, value: object, schema: object, at: str) -> None:
         """Raise :class:`_Wrong` unless ``value``, at the pointer ``at``, follows ``schema``."""
-        self._spend(1)
+        self.work.spend(1)
         try:
             self._check(value, schema, at)
         except _Wrong as wrong:
@@ -151,11 +188,6 @@ class _Checker:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(value, schema, at)
 
-    def _spend(self, steps: int) -> None:
-        self.left -= steps
-        if self.left < 0:
-            raise Undecided
-
     def _check_type(self, value: object, schema: Mapping[str, object], at: str) -> None:
         declared = schema.get("type")
         if declared is None:
@@ -173,12 +205,12 @@ class _Checker:
 
     def _is_listed(self, value: object, options: list[object]) -> bool:
         if isinstance(value, str):
-            self._spend(len(options) // 50)
+            self.work.spend(len(options) // _CONSTANTS_A_STEP)
             return value in options
         return any(self._same(value, option) for option in options)
 
     def _same(self, a: object, b: object) -> bool:
-        self._spend(1)
+        self.work.spend(1)
         if isinstance(a, bool) or isinstance(b, bool):
             return a is b
         if isinstance(a, dict) and isinstance(b, dict):
@@ -230,10 +262,7 @@ class _Checker:
             raise _Wrong(f"The string at {at} names a day that does not exist.")
 
     def _matches(self, value: str, keyword: str, rule: str) -> bool:
-        self._spend(1 + len(value) // _CHARACTERS_A_STEP)
-        schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
-        quoted = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        return _follows(quoted, f"{_HEADER}%json {schema}")
+        return self.patterns.matches(value, keyword, rule, self.work)
 
     def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
@@ -262,11 +291,15 @@ class _Checker:
             raise
 
     def _has_equals(self, items: list[object]) -> bool:
-        self._spend(len(items))
-        return len({canonical(item) for item in items}) < len(items)
+        texts = set()
+        for item in items:
+            text = canonical(item)
+            self.work.spend(1 + len(text) // _CHARACTERS_A_STEP)
+            texts.add(text)
+        return len(texts) < len(items)
 
     def _evaluated(self) -> Evaluated:
-        return Evaluated(self._definition, self.holds, self._is_key)
+        return Evaluated(self._definition, self.holds, self._is_key, self.work.spend)
 
     def _is_key(self, name: str, pattern: str) -> bool:
         return self._matches(name, "pattern", pattern)
@@ -275,7 +308,9 @@ class _Checker:
         self, value: dict[str, object], schema: Mapping[str, object], at: str
     ) -> None:
         _check_count(len(value), schema, "Properties", at, "properties")
-        for name in _items(schema, "required"):
+        required = _items(schema, "required")
+        self.work.spend(len(required) // _CONSTANTS_A_STEP)
+        for name in required:
             if name not in value:
                 raise _Wrong(f"The object at {at} lacks the property {str(name)[:100]!r}.")
         named, patterns = schema.get("properties"), schema.get("patternProperties")
@@ -349,24 +384,3 @@ def _is_day(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@lru_cache(maxsize=1)
-def _bytes() -> LLTokenizer:
-    return LLTokenizer("byte")
-
-
-@lru_cache(maxsize=64)
-def _matcher(grammar: str) -> LLMatcher:
-    limits = LLParserLimits(verbose_errors=False)
-    return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
-
-
-def _follows(text: str, grammar: str) -> bool:
-    """Return whether a grammar admits the whole text. Linear in the text; bounded by the limits."""
-    try:
-        raw = text.encode()
-    except UnicodeEncodeError:
-        return False
-    matcher = _matcher(grammar).deep_copy()
-    return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()

@@ -2,7 +2,8 @@
 
 An engine that gives up a grammar in the middle says so only in its log and goes on
 without it, so each finished choice is read once more. A choice that breaks a rule
-ends with an error and is never delivered as good.
+ends with an error and is never delivered as good. One that takes too much work to check is
+delivered, and marked.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+from msgspec import structs
 
 from causerie.chat.generation import Generation
-from causerie.chat.validation import validate, validate_json
+from causerie.chat.schema.compiled import TooMuchWork, Work
+from causerie.chat.validation import CheckedSchema, decided, validate
 from causerie.errors import InternalError
 from causerie.protocol.events import (
     Batch,
@@ -26,16 +32,18 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import OutputFormat
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
     """Constraints that the grammar of a reply enforces."""
 
     answer: OutputFormat | None = None
-    document: Mapping[str, object] | None = None
-    """The rewritten schema of the answer, if it has one."""
-    functions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """The rewritten schema of the arguments of each function."""
+    document: CheckedSchema | None = None
+    """The schema of the answer, if it has one."""
+    functions: Mapping[str, CheckedSchema] = field(default_factory=dict)
+    """The schema of the arguments of each function."""
     call_required: bool = False
 
 
@@ -55,23 +63,32 @@ class _Choice:
             case ToolCallDelta(index, arguments):
                 self.calls[index][1].append(arguments)
 
-    def fault(self, enforced: Enforced, *, whole: bool) -> str | None:
-        """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``."""
+    @property
+    def characters(self) -> int:
+        """Return the length of what is to be checked."""
+        arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
+        return sum(map(len, self.text)) + sum(map(len, arguments))
+
+    def fault(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
+        """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``.
+
+        Raises :class:`TooMuchWork` where that is unknown.
+        """
         said = "".join(self.text)
         if enforced.call_required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
         if self.calls or enforced.answer is None or not whole:
-            return self.fault_of_calls(enforced, whole=whole)
+            return self.fault_of_calls(enforced, work, whole=whole)
         if enforced.document is not None:
-            return validate_json(said, enforced.document)
-        return validate(said, enforced.answer)
+            return enforced.document.fault_of_text(said, work)
+        return validate(said, enforced.answer, work)
 
-    def fault_of_calls(self, enforced: Enforced, *, whole: bool) -> str | None:
+    def fault_of_calls(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
         """Return the same of its calls; the last one, if it is cut, counts as none."""
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not _is_document(calls[-1][1]):
             calls.pop()
-        return _fault_of_calls(calls, enforced)
+        return _fault_of_calls(calls, enforced, work)
 
 
 def _is_document(text: str) -> bool:
@@ -82,12 +99,12 @@ def _is_document(text: str) -> bool:
     return True
 
 
-def _fault_of_calls(calls: Sequence[tuple[str, str]], enforced: Enforced) -> str | None:
+def _fault_of_calls(calls: Sequence[tuple[str, str]], enforced: Enforced, work: Work) -> str | None:
     for name, arguments in calls:
         schema = enforced.functions.get(name)
         if schema is None:
             return f"It calls {name[:64]!r}, which may not be called."
-        fault = validate_json(arguments, schema)
+        fault = schema.fault_of_text(arguments, work)
         if fault is not None:
             return f"The arguments of {name!r}: {fault}"
     return None
@@ -98,23 +115,31 @@ async def verified(
     enforced: Enforced,
     choices: Sequence[Generation],
     resumed: str,
-    partial: Partial | None,
+    begun: Partial | None,
 ) -> AsyncGenerator[Batch, None]:
     """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
 
-    ``resumed`` and ``partial`` are what the reply held before these events.
+    The end of a choice that takes too much work to check says so. ``resumed`` and ``begun`` are
+    what the reply held before these events.
     """
-    found = [_resumed(resumed, partial) for _ in choices]
+    found = [_resumed(resumed, begun) for _ in choices]
     async with aclosing(source):
         async for batch in source:
-            for event in batch:
+            for at, event in enumerate(batch):
                 if isinstance(event, Finished):
                     choice = found[event.choice]
                     if choices[event.choice].stopped:
-                        fault = choice.fault_of_calls(enforced, whole=False)
+                        check = partial(choice.fault_of_calls, enforced, whole=False)
                     else:
                         whole = event.reason in ("stop", "tool_calls")
-                        fault = choice.fault(enforced, whole=whole)
+                        check = partial(choice.fault, enforced, whole=whole)
+                    try:
+                        fault = await decided(check, choice.characters)
+                    except TooMuchWork:
+                        log.warning("reply not verified", choice=event.choice)
+                        unverified = structs.replace(event, verified=False)
+                        batch = [*batch[:at], unverified, *batch[at + 1 :]]
+                        continue
                     if fault is not None:
                         raise InternalError(f"The answer does not have the form asked for: {fault}")
                 elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):

@@ -5,27 +5,32 @@ Reads with a parser of its own, so that what is taken back was never read by the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 
 from causerie.chat.document_watch import DocumentWatch, Fault
+from causerie.chat.growing_text import GrowingList
 from causerie.chat.parser import Mode, Parser
+from causerie.chat.validation import CheckedSchema
 from causerie.protocol.events import ContentEvent, ReasoningDelta, TextDelta, ToolCallStarted
 
-Rules = Mapping[str, object]
+_PIECE = 4096  # characters
+_TOKENS_A_COPY = 64
 
 
 class WatchedDocuments:
     """The answer, or the arguments of calls, of one reply.
 
     ``answer`` and ``functions`` are the rewritten schemas, ``resumed`` is the beginning of the
-    answer that the prompt has, and ``texts`` were read before the tokens that are counted here.
+    answer that the prompt has, and ``texts`` came before the tokens that are counted here; see
+    :meth:`read_before`.
     """
 
     def __init__(
         self,
         parser: Parser,
-        answer: Rules | None,
-        functions: Mapping[str, Rules],
+        answer: CheckedSchema | None,
+        functions: Mapping[str, CheckedSchema],
         *,
         resumed: str = "",
         texts: Sequence[str] = (),
@@ -33,16 +38,46 @@ class WatchedDocuments:
         self._parser = parser
         self._functions = functions
         self._document = DocumentWatch(answer) if answer is not None else None
-        self._read = 0  # tokens
+        self.read = 0
+        """Tokens that have been read."""
         self._told = 0  # tokens up to the last one that the parser made something of
         self.final = 0
         """Tokens that nothing will take back."""
-        self.content: list[int] = []
-        """Positions of the tokens that have a part of a value, and not only structure."""
+        # Positions of the tokens that have a part of a value, and not only structure.
+        self._content = GrowingList[int]()
+        self._resumed, self._texts = resumed, texts
+
+    def read_before(self) -> Iterator[None]:
+        """Read what came before, piece by piece."""
+        for at in range(0, len(self._resumed), _PIECE):
+            if self._document is not None:
+                self._document.feed(self._resumed[at : at + _PIECE], -1)
+            yield
+        for text in self._texts:
+            self._feed(self._parser.feed(text), -1)
+            yield
+        self._resumed, self._texts = "", ()
+
+    @property
+    def cost_of_copy(self) -> int:
+        """Return about how many tokens could be read in the time that a copy takes."""
+        held = self._document.depth if self._document is not None else 0
+        return _TOKENS_A_COPY + held + self._parser.unmarked_pieces
+
+    def content_behind(self, token: int) -> list[int]:
+        """Return the positions from that of a token on that have a part of a value."""
+        content = self._content.behind(0)
+        return content[bisect_left(content, token) :]
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether a value has been read that is still to be checked."""
+        return self._document is not None and self._document.is_behind
+
+    def catch_up(self) -> None:
+        """Check what took too long while it was read. It may take a second."""
         if self._document is not None:
-            self._document.feed(resumed, -1)
-        for text in texts:
-            self._feed(parser.feed(text), -1)
+            self._document.catch_up()
 
     @property
     def fault(self) -> Fault | None:
@@ -53,12 +88,12 @@ class WatchedDocuments:
         """Read the text of the next token."""
         events = self._parser.feed(text)
         if self._feed(events, max(self._told, self.final)):
-            self.content.append(self._read)
-        self._read += 1
+            self._content.append(self.read)
+        self.read += 1
         if events:
-            self._told = self._read
+            self._told = self.read
         held = self._document.held_from if self._document is not None else None
-        known = self._told if self._withholds else self._read
+        known = self._told if self._withholds else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
     @property

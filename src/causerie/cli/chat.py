@@ -7,16 +7,17 @@ on one runner, which an interrupt cancels.
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property, partial
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import typer
 from rich.console import Console
 
 from causerie.chat.separation import Separation
@@ -34,6 +35,8 @@ from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
 
 _LONG = 24 * 3600.0  # a person ends what takes too long
+_MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default
+_PATIENCE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,27 @@ class ChatWishes:
     plain: bool
 
 
+def asked(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
+    """Return the one question, or ``None`` for a conversation.
+
+    What is piped goes before the question of the command line. A pipe is read to its end, however
+    long that takes; after ``patience`` seconds without anything in it a note says so.
+    """
+    given = None if question is None or question == "-" else _text(question)
+    if sys.stdin is None:
+        if given is None:
+            raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
+        return given
+    if sys.stdin.isatty() and question != "-":
+        return given
+    parts = [part for part in (_piped(patience), given) if part]
+    if not parts:
+        raise CommandFailed("stdin held no question", ExitCode.USAGE)
+    return "\n\n".join(parts)
+
+
 def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
-    """Ask one question, or talk until the person leaves."""
+    """Ask one question, as :func:`asked` returns it, or talk until the person leaves."""
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
@@ -58,9 +80,8 @@ def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWis
             system = _text(wishes.system) if wishes.system else None
             says = Conversation(target, name, fields, system)
             made = _Talk(runner, says, provider, base_url, plain=wishes.plain)
-            asked = _asked(question)
-            if asked is not None:
-                made.once(asked)
+            if question is not None:
+                made.once(question)
             else:
                 made.at_length(f"{name} at {base_url}")
         finally:
@@ -209,17 +230,24 @@ def _text(argument: str) -> str:
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _asked(question: str | None) -> str | None:
-    """The one question, or ``None`` for a conversation."""
-    if question is not None and question != "-":
-        return _text(question)
-    if sys.stdin is None:
-        raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # a diff, say, need not be text throughout
-    if question is None and sys.stdin.isatty():
-        return None
-    text = sys.stdin.read().strip()
-    if not text:
-        raise CommandFailed("stdin held no question", ExitCode.USAGE)
-    return text
+def _piped(patience: float) -> str:
+    """Return the text on stdin."""
+    if not sys.stdin.isatty() and not _has_input(patience):
+        typer.echo(
+            "causerie: waiting for the end of stdin; `< /dev/null` asks without it", err=True
+        )
+    raw = sys.stdin.buffer.read(_MOST_PIPED + 1)
+    if len(raw) > _MOST_PIPED:
+        size = f"{_MOST_PIPED // 2**20} MiB"
+        raise CommandFailed(f"stdin holds more than {size}; pipe less text", ExitCode.USAGE)
+    if b"\0" in raw:  # as git and grep tell
+        raise CommandFailed("stdin holds binary data; pipe text", ExitCode.USAGE)
+    return raw.decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+
+def _has_input(patience: float) -> bool:
+    """Return true once there is input, or its end; false if nothing comes in time."""
+    try:
+        return bool(select.select([sys.stdin], [], [], patience)[0])
+    except (OSError, ValueError):  # no file, or one that cannot be waited for
+        return True

@@ -59,11 +59,12 @@ class ChatCommands:
 
     def _model(self, name: str) -> str:
         listed = self._models()
-        if name:
-            self._conversation.use(name)
-            unknown = "" if name in listed else ", but it is not listed; /model lists the others"
-            return f"{name} is asked from now on{unknown}"
         own = self._conversation.model
+        if name:
+            if not any(name == one or _begins(one, name) for one in listed):
+                return f"there is no model {name}, so {own} stays; /model lists the others"
+            self._conversation.use(name)
+            return f"{name} is asked from now on"
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
 
     def _image(self, file: str) -> str:
@@ -87,3 +88,7 @@ class ChatCommands:
         except OSError as error:
             return f"{file}: {error.strerror}"
         return f"written to {file}"
+
+
+def _begins(wildcard: str, name: str) -> bool:
+    return wildcard.endswith("*") and name.startswith(wildcard[:-1])

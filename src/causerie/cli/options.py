@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 HERE = "http://127.0.0.1:8000/v1"  # where `causerie serve` answers
+QUESTION = "Ask this and leave, about the text on stdin if some is piped; `-`: stdin is all."
 Config = Annotated[
     Path | None,
     typer.Option(

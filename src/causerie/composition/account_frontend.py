@@ -14,6 +14,7 @@ from ipaddress import ip_network
 from msgspec import structs
 
 from causerie.access.keys import KeyDigest
+from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.accounts.entry import StoredEntry
 from causerie.accounts.free_days import FreeOptions
 from causerie.accounts.links import LinkKind, NewLink
@@ -43,6 +44,7 @@ from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
 from causerie.settings.public_chat import PublicChatSettings
+from causerie.settings.store import UNLIMITED, ConsoleSettings
 
 
 @asynccontextmanager
@@ -107,6 +109,7 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
+        self._hosted.accounts.users.new_project_bounds = _new_project_bounds(settings.console)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, edge: Edge, parts: RunningService) -> None:
@@ -139,6 +142,13 @@ class AccountFrontend:
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
+
+
+def _new_project_bounds(console: ConsoleSettings) -> LimitsAndBudgets:
+    amount = console.new_project_budget
+    if amount == UNLIMITED:
+        return LimitsAndBudgets()
+    return LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
 
 
 def _outbox(mail: Mail, password: str | None) -> Outbox | None:

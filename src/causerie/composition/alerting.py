@@ -30,6 +30,7 @@ from causerie.composition.service_conditions import (
     DATABASE_AWAY,
     NOT_RELOADED,
     WORKER_ENDED,
+    UsageReports,
     engine_conditions,
     error_conditions,
     provider_conditions,
@@ -58,6 +59,7 @@ class Alerting:
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
+        self._usage = UsageReports()
         self._restarts = 0
         self._accounts_due = self._forget_due = 0.0
 
@@ -96,6 +98,7 @@ class Alerting:
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
         return [
             *provider_conditions(settings, parts.target_states()),
+            *self._usage.look(settings, parts.target_states(), monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(parts.status()),
             *self._jobs(),

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import structlog
 from msgspec import structs
 
 from causerie.accounts.entry import StoredEntry
@@ -48,9 +49,12 @@ from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
+from causerie.settings.notes import notes
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
+
+log = structlog.get_logger(__name__)
 
 
 class StartAnnouncer(StartWatcher, Protocol):
@@ -78,6 +82,8 @@ async def run_service(loaded: Loaded, read: ReadWith, watcher: StartAnnouncer) -
     with hangups() as hangup:
         loaded, credentials, stored = await _with_entries(loaded, read)
         settings = watcher.settings = loaded.settings
+        for note in notes(settings):
+            log.warning("settings", note=note)
         listening = listen(settings.server)
         makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes

@@ -45,11 +45,11 @@ class EnginesClient:
         self._tell(messages.LeaveModel(number))
 
     async def choose(
-        self, engine: int, prompt: Sequence[int], tried: Collection[str]
+        self, engine: int, prompt: Sequence[int], scope: str, tried: Collection[str]
     ) -> ServerInUse:
-        """Return a server for a prompt; raise :class:`EngineFailed`."""
+        """Return a server for a prompt in a scope; raise :class:`EngineFailed`."""
         number = next(self._numbers)
-        question = messages.Choose(number, engine, packed(prompt), list(tried))
+        question = messages.Choose(number, engine, packed(prompt), scope, list(tried))
         chosen = await self._ask(question, messages.Chosen)
         made = self._running[number] = ServerInUse(self, number, chosen.server)
         return made

@@ -34,7 +34,7 @@ class Enter(EngineMessage, frozen=True):
 
 
 class Choose(EngineMessage, frozen=True):
-    """Choose a server for a prompt, of packed tokens; answered by :class:`Chosen`.
+    """Choose a server for a prompt, of packed tokens in a scope; answered by :class:`Chosen`.
 
     It is none of those that were ``tried``. :class:`EndGeneration` frees it.
     """
@@ -42,6 +42,7 @@ class Choose(EngineMessage, frozen=True):
     number: int
     engine: int
     prompt: bytes
+    scope: str
     tried: Sequence[str]
 
 

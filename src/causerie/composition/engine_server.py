@@ -114,7 +114,7 @@ class EngineSession:
         if question.engine not in self._engines:
             raise EngineFailed("the model has been replaced", loading=True)
         async with self._engines[question.engine].held() as (engine, _):
-            loan = Loan(engine, unpacked(question.prompt), question.tried)
+            loan = Loan(engine, unpacked(question.prompt), question.scope, question.tried)
             self._loans[question.number] = loan
         return messages.Chosen(loan.server)
 

@@ -147,6 +147,7 @@ def _made(
         ),
         slots=slots(one.name, one.max_concurrent),
     )
+    provider.max_reply_bytes = one.max_reply_bytes
     return ConnectedProvider(provider, client, recipe, key, way)
 
 

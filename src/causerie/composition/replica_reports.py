@@ -14,6 +14,7 @@ from causerie.routing.target_reports import TargetReport, TargetReporter
 
 SECONDS = 1.0
 _KEEP_ALIVE = 5  # intervals after which even an empty report is sent, so that silence means a fault
+_MOST_BYTES = 2 * 1024 * 1024  # of a report, read in one piece: those of 40,000 requests
 _log = structlog.get_logger(__name__)
 
 
@@ -46,6 +47,9 @@ class ReplicaReports:
             await asyncio.sleep(SECONDS)
 
     def _received(self, message: bytes) -> None:
+        if len(message) > _MOST_BYTES:
+            _log.warning("replicas.report_too_long", bytes=len(message))
+            return
         try:
             report = msgspec.msgpack.decode(message, type=ReplicaReport)
         except msgspec.DecodeError:

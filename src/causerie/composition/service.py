@@ -56,6 +56,7 @@ from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import RequestLimits
+from causerie.edge.origins import Origins
 from causerie.edge.ownership import owned
 from causerie.edge.partial import PartialEdge
 from causerie.edge.server import Listen
@@ -82,6 +83,7 @@ from causerie.settings.addresses import (
     host_names,
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
+from causerie.settings.door_rules import is_loopback, is_private
 from causerie.workers.pool import WorkerPool
 from causerie.workers.state import PARENT, SharedState
 
@@ -382,10 +384,11 @@ def is_worker(state: SharedState | None) -> bool:
 def door_table(settings: Settings) -> DoorTable:
     """The doors as the edge knows them."""
     return DoorTable(
-        [_door(way) for way in door_addresses(settings)],
+        [_door(way, settings.server) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
         names=host_names(settings),
+        private=is_private(settings.server.host),
     )
 
 
@@ -405,6 +408,7 @@ def limits(server: ServerSettings) -> RequestLimits:
         max_messages=server.max_messages,
         work=decoding_bounds(server),
         ping_seconds=server.ping_seconds,
+        first_byte_seconds=server.first_byte_seconds,
     )
 
 
@@ -487,8 +491,11 @@ def listen(server: ServerSettings) -> Listen:
     )
 
 
-def _door(way: DoorAddress) -> doors.MountedDoor:
+def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
     keys = way.door.keys
+    origins = server.origins if way.door.origins is None else way.door.origins
+    local = origins is None and not isinstance(keys, tuple) and keys != "accounts"
+    usual_scope = "project" if keys == "accounts" else "service"
     return doors.MountedDoor(
         name=way.door.name,
         prefix=way.prefix,
@@ -500,4 +507,6 @@ def _door(way: DoorAddress) -> doors.MountedDoor:
         reasoning_object=way.door.reasoning or way.door.kind == "router",
         reject_unknown=way.door.unknown_params == "reject",
         open_catalog=way.door.kind == "router",
+        origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
+        separate_caches=(way.door.cache_scope or usual_scope) == "project",
     )

@@ -9,10 +9,11 @@ from causerie.alerts.error_rates import ErrorRate
 from causerie.alerts.message import AlertKind
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass
-from causerie.routing.target_state import TargetState
+from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 from causerie.settings import Settings
 from causerie.settings.alerts import Alerts
 
+_USAGE_SECONDS = 600.0  # for which an impossible report counts
 DATABASE_AWAY = Condition(
     "job:database", AlertKind.JOB, "The database cannot be reached", {"job": "database"}
 )
@@ -94,6 +95,34 @@ def _reasons(targets: Sequence[TargetState]) -> str:
 
 def _targets(targets: Sequence[TargetState]) -> str:
     return ", ".join(sorted(each.name for each in targets)[:10])
+
+
+class UsageReports:
+    """Remembers which providers reported impossible usage lately."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, float] = {}
+
+    def look(
+        self, settings: Settings, target_states: Sequence[TargetState], now: float
+    ) -> Iterator[Condition]:
+        """Yield a condition for each of them; ``now`` is in seconds."""
+        providers = {one.name: one.provider for one in settings.targets}
+        for each in target_states:
+            count = each.failures[IMPOSSIBLE_USAGE]
+            name = providers.get(each.name)
+            if name is not None and count > self._counts.get(each.name, 0):
+                self._seen[name] = now
+            self._counts[each.name] = count
+        for name, seen in sorted(self._seen.items()):
+            if now - seen <= _USAGE_SECONDS:
+                yield Condition(
+                    f"usage:{name}",
+                    AlertKind.PROVIDER,
+                    f"Provider {name} reports impossible usage; its tokens are estimated instead",
+                    {"provider": name, "reason": IMPOSSIBLE_USAGE},
+                )
 
 
 def error_conditions(alerts: Alerts, rates: Mapping[str, ErrorRate]) -> Iterator[Condition]:

@@ -36,8 +36,9 @@ class LiveServiceView:
             DoorView(door_address.door.name, door_address.prefix) for door_address in self._ways()
         ]
 
-    def models(self) -> Sequence[dict[str, Any]]:
-        shown = frozenset(id for door_address in self._ways() for id in door_address.models)
+    def models(self, door: str | None = None) -> Sequence[dict[str, Any]]:
+        found = (each for each in self._ways() if door is None or each.door.name == door)
+        shown = frozenset(id for door_address in found for id in door_address.models)
         entries: list[dict[str, Any]] = []
         for model, names in self._parts.catalog.shown(shown):
             entry = {"name": model.card.name, **to_builtins(model.entry())}

@@ -137,8 +137,10 @@ class _BorrowedModel:
         self.retire()
         await self.engine.close()
 
-    async def _choose(self, prompt: Sequence[int], tried: Collection[str]) -> ServerInUse:
-        return await self._client.choose(self._edition.engine, prompt, tried)
+    async def _choose(
+        self, prompt: Sequence[int], scope: str, tried: Collection[str]
+    ) -> ServerInUse:
+        return await self._client.choose(self._edition.engine, prompt, scope, tried)
 
 
 class BorrowedQueue:

@@ -21,14 +21,16 @@ CODES = MappingProxyType(
         "archived": "The project is archived; its keys do not work. Restore it to use it again.",
         "bad_gateway": "Every suitable target was tried, and none answered.",
         "body_too_large": "The request's body is larger than this service takes.",
+        "constraint_not_kept": "The model found no answer that keeps a rule of the request's "
+        "schema. Its work is charged, since the request brought the rule.",
         "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
         "context. Shorten the messages or ask for less output.",
         "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
         "insufficient_budget": "A budget of the key, its person or the project was used up, or "
         "held by requests that were running.",
         "internal_error": "An internal error. The log has more under the request ID.",
-        "interrupted": "The service ended suddenly while the request ran. Nothing is charged; how "
-        "much was delivered is not known.",
+        "interrupted": "The service ended while the request ran. Of a stream is charged what is "
+        "known to have been delivered; of a plain reply nothing.",
         "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
         "invalid_json": "The body is not JSON.",
         "invalid_type": "A field has the wrong type.",

@@ -32,8 +32,11 @@ class ServiceView(Protocol):
     def doors(self) -> Sequence[DoorView]:
         """The doors that keys of projects open, the usual one first."""
 
-    def models(self) -> Sequence[Mapping[str, Any]]:
-        """The catalog, as ``GET /models`` gives its entries, with names for people."""
+    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return entries as ``GET /models`` does, with names for people.
+
+        They are those of one door, by its name, or of all that keys of projects open.
+        """
 
     def market(self) -> DoorCatalog | None:
         """The catalog that everybody may see; ``None`` where there is no router's door."""

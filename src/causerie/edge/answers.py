@@ -1,6 +1,7 @@
 """Answers on their way to a client: whole, or as a stream of events.
 
-Silence in a stream is broken by a comment, so that nobody between us and the
+A stream begins with its first content-bearing event, or with a comment where that
+is late. Later silence is broken by comments, so that nobody between us and the
 client gives up. Writing waits only where the client reads too slowly.
 """
 
@@ -14,12 +15,13 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.keep_alive import KeepAlive
 from causerie.errors import ErrorDetails
 from causerie.protocol import sse
-from causerie.protocol.chunk_encoder import ChunkEncoder, ResponseContext
+from causerie.protocol.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.protocol.events import Batch, BatchSink, Event
-from causerie.protocol.portions import is_large
+from causerie.protocol.portions import is_large, joined
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload
 
+_MANY = 4096  # events that are kept as they came; pieces of texts are joined then
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode = msgspec.json.Encoder().encode
 
@@ -27,8 +29,9 @@ _encode = msgspec.json.Encoder().encode
 class PlainAnswer:
     """A whole answer; where it began anew, the last one is sent."""
 
-    __slots__ = ("_context", "_events", "_headers")
+    __slots__ = ("_context", "_events", "_headers", "_unjoined")
 
+    early_start = False
     _headers: Mapping[str, str]
     _context: ResponseContext
     _events: list[Event]
@@ -37,7 +40,15 @@ class PlainAnswer:
         self._headers = headers
         self._context = context
         self._events = []
-        return self._events.extend
+        self._unjoined = _MANY
+        return self._take
+
+    def _take(self, batch: Batch) -> None:
+        events = self._events
+        events += batch
+        if len(events) > self._unjoined:
+            self._events = joined(events)
+            self._unjoined = len(self._events) + _MANY
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
@@ -62,25 +73,67 @@ class _Drained:
 
 
 class StreamedAnswer:
-    """An answer that is sent as it comes, with a comment where a whole period was silent."""
+    """An answer that is sent as it comes, with a comment where a whole period was silent.
 
-    __slots__ = ("_encoder", "_exchange", "_pings", "_request", "_silent")
+    The period of ``head_timer`` is the longest time that its head waits for the first event.
+    """
 
-    def __init__(self, request: ChatRequest, exchange: Exchange, pings: KeepAlive) -> None:
+    __slots__ = (
+        "_encoder",
+        "_exchange",
+        "_head_timer",
+        "_identity",
+        "_pings",
+        "_request",
+        "_silent",
+        "early_start",
+    )
+
+    def __init__(
+        self,
+        request: ChatRequest,
+        exchange: Exchange,
+        identity: CompletionIdentity,
+        pings: KeepAlive,
+        head_timer: KeepAlive | None,
+    ) -> None:
         self._request = request
         self._exchange = exchange
+        self._identity = identity
         self._pings = pings
+        self._head_timer = head_timer
+        self._encoder: ChunkEncoder | None = None
         self._silent = False
+        self.early_start = False
+        """The head was sent before the first content-bearing event."""
+        if head_timer is not None:
+            head_timer.enter(self)
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Start the response; return the sink that sends, no faster than the client reads."""
+        """Start the response; return the sink that sends, no faster than the client reads.
+
+        Where the head has been sent, ``headers`` come too late.
+        """
         self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
-        self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
-        self._exchange.filler = sse.PING
-        self._pings.enter(self)
+        if not self.early_start:
+            self._start(headers)
         return self._send
 
+    def leave(self) -> None:
+        """Listen to no timer any more."""
+        self._pings.leave(self)
+        if self._head_timer is not None:
+            self._head_timer.leave(self)
+
+    def _start(self, headers: Mapping[str, str]) -> None:
+        self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
+        self._exchange.filler = sse.PING
+        if self._head_timer is not None:
+            self._head_timer.leave(self)
+        self._pings.enter(self)
+
     def _send(self, batch: Batch) -> Awaitable[None] | None:
+        assert self._encoder is not None
         told = self._encoder.feed(batch)
         if told:
             self._silent = False
@@ -90,14 +143,20 @@ class StreamedAnswer:
 
     def break_off(self, error: ErrorDetails) -> None:
         """Tell what went wrong after the answer had started."""
-        self._exchange.write(self._encoder.broken(error))
+        encoder = self._encoder or ChunkEncoder(
+            ResponseContext(self._identity, self._request.model, "")
+        )
+        self._exchange.write(encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
         """End it with ``[DONE]``."""
         exchange.end(sse.DONE)
 
     def period_over(self) -> None:
-        """A comment if nothing was said since the end of the last one."""
+        """Send a comment if nothing was sent since the end of the last one, nor the head."""
+        if self._exchange.status is None:
+            self.early_start = self._silent = True
+            self._start({})
         if self._silent and not self._exchange.blocked:
             self._exchange.write(sse.PING)
         self._silent = True

@@ -19,6 +19,7 @@ from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI, RequestLimits
 from causerie.edge.openapi import Documents
+from causerie.edge.origins import is_preflight, preflight_headers, response_headers
 from causerie.edge.ports import ServingStatus
 from causerie.edge.router import KeyStatements, RouterPages
 from causerie.edge.routes import (
@@ -30,7 +31,7 @@ from causerie.edge.routes import (
     router_routes,
     service_routes,
 )
-from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
+from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.metering.counters import MetricsCounters
 from causerie.pipeline import Pipeline
@@ -171,10 +172,10 @@ class Edge:
         failure: ServiceError | None = None
         try:
             head = exchange.head
-            match = self._matches.get((head.method, head.headers.get("host"), head.path))
-            if match is None:
-                match = self._match(exchange)
-            await match.handler(exchange, match.door, match.parameter)
+            if "origin" not in head.headers or not self._answers_preflight(exchange):
+                place = head.method, head.headers.get("host"), head.path
+                match = self._matches.get(place) or self._match(exchange)
+                await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
         except HandedOver as handed:
@@ -225,6 +226,32 @@ class Edge:
             return Exchange.refuse
         of_door = self._doors.has_host(name) and not (found.address and name == found.host)
         return Exchange.refuse if of_door else found.refuse
+
+    def _answers_preflight(self, exchange: Exchange) -> bool:
+        """Answer a preflight, if it is one; let a page read the response if it may call.
+
+        Raises :class:`Forbidden` for a preflight of a page that may not.
+        """
+        path, headers = exchange.path, exchange.headers
+        if path in self._service_routes or _first(path) in self._mounts:
+            return False
+        origin = headers["origin"]
+        try:
+            door, _ = self._doors.find(headers.get("host"), path)
+        except ServiceError:  # which is raised again by whoever looks for a handler
+            return False
+        allowed = door.origins.allow(origin)
+        if not is_preflight(exchange.method, headers):
+            exchange.cross_origin = response_headers(origin) if allowed else None
+            return False
+        if not allowed:
+            raise Forbidden(
+                f"Pages of {origin[:_SHOWN]} may not call from a browser here; add the origin to "
+                "the door's `origins` or to `server.origins`.",
+                code="origin_not_allowed",
+            )
+        exchange.respond(204, b"", headers=preflight_headers(origin, headers))
+        return True
 
     def _match(self, exchange: Exchange) -> RouteMatch:
         """As :meth:`_find`; the matches of the last requests are remembered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from causerie.edge.exchange import Exchange
@@ -38,7 +39,10 @@ def check_type(headers: Headers) -> None:
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise _unsupported("The body must not be compressed; leave out `Content-Encoding`.")
+        raise _unsupported(
+            "The body must not be compressed; leave out `Content-Encoding`.",
+            headers={"Accept-Encoding": "identity"},  # RFC 9110, section 15.5.16
+        )
 
 
 async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
@@ -108,5 +112,5 @@ def _too_large(limits: BodyLimits) -> InvalidRequest:
     )
 
 
-def _unsupported(message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="unsupported_media_type", status=415)
+def _unsupported(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_media_type", status=415, headers=headers)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from causerie.access.credential import bearer
+from causerie.access.credential import sent_credential
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
 from causerie.edge.handover import CarriedRequest
@@ -35,7 +35,7 @@ _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
 _FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one twice as long
-_LAST_LOOK_SECONDS = 0.5
+_LAST_LOOK_SECONDS = 0.035  # two of them are less than the time to notice that it has left
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         version = "1.1" if unasked else parser.get_http_version()
         if host is not None or headers.again or "host" not in headers:
             check_host(headers, version, host)
-        credential = bearer(headers.pop("authorization", ""))
+        credential = sent_credential(headers, headers.take_keys() if headers.again else ())
         head = RequestHead(method, path, version, headers, keep_alive, query, credential)
         exchange = Exchange(self, head)
         self._incoming = exchange

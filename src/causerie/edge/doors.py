@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from causerie.access.keys import KeyDigest
+from causerie.edge.origins import NO_ORIGINS, Origins
 from causerie.errors import InvalidRequest, NotFound
 
 Kind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
+_CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call it
 _HOST = re.compile(
     r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{0,5})?",
     re.ASCII,
@@ -45,6 +47,10 @@ class MountedDoor:
     """Reject unknown fields instead of dropping them."""
     open_catalog: bool = False
     """The models can be listed without a key."""
+    origins: Origins = NO_ORIGINS
+    """Pages that may call from a browser."""
+    separate_caches: bool = False
+    """Projects reuse nothing of each other's prompts."""
 
     @property
     def open(self) -> bool:
@@ -57,7 +63,8 @@ class DoorTable:
 
     ``domains`` are host names below which every name belongs to this service
     (``localhost`` is always one): a name there that no door has leads nowhere.
-    ``names`` are further host names of the service itself.
+    ``names`` are further host names of the service itself. A ``private`` address also has the
+    names of a local network.
     """
 
     def __init__(
@@ -67,10 +74,12 @@ class DoorTable:
         default: str,
         domains: Iterable[str] = (),
         names: Iterable[str] = (),
+        private: bool = True,
     ) -> None:
         self.doors = tuple(doors)
         by_name = {door.name: door for door in self.doors}
         self._default = by_name[default]
+        self._private = private
         self._domains = ("localhost", *(domain.lower() for domain in domains))
         self._names = frozenset((*self._domains, *(name.lower() for name in names)))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
@@ -140,15 +149,21 @@ class DoorTable:
         """Reject a name below a domain of the service that nothing has."""
         below = any(name.endswith(f".{domain}") for domain in self._domains)
         if below and name not in self._names:
-            raise NotFound(f"No door has the host name {name}.")
+            raise NotFound(
+                f"No door has the host name {name}; add it to the `hosts` of a door or to "
+                "`server.hosts`."
+            )
 
     def _trusted(self, name: str) -> bool:
         """Return true if no page from elsewhere can have made a browser send this host name.
 
         Such a page can let a public name of its own point at this machine; it
-        cannot do so with an address or a name without dots.
+        cannot do so with an address, a name without dots, or one that no public name server
+        has (RFC 6762, section 3; ``.internal`` is reserved).
         """
-        return "." not in name or name in self._names or _is_address(name)
+        if "." not in name or name in self._names or _is_address(name):
+            return True
+        return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
 
 
 def host_name(host: str | None) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import msgspec
 
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.errors import Overloaded
+from causerie.errors import SHUTDOWN, Overloaded
 
 _LAST_WORDS_SECONDS = 5.0
 
@@ -86,7 +86,7 @@ class WorkGuard(msgspec.Struct, eq=False):
         """End the work; it sees a cancellation and whoever began it sees ``reason``."""
         if self.reason is None and self.exchange.task is not None:
             self.reason = reason
-            self.exchange.task.cancel()
+            self.exchange.task.cancel(None if isinstance(reason, ClientGone) else SHUTDOWN)
 
     def _client_left(self) -> None:
         self.cut(ClientGone())

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _MAX_FORMS = 512
-_BEGINNING = "HTTP/1.1 "  # of every response
+_BEGINNING = b"HTTP/1.1 "  # of every response
+_INTERIM = _BEGINNING + b"100 Continue\r\n\r\n"
 _LARGE = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
 
 
@@ -72,6 +73,8 @@ class Exchange(msgspec.Struct, eq=False):
     """Called once when the client disconnects."""
     task: asyncio.Task[None] | None = None
     """The task that answers it, if it has one of its own."""
+    cross_origin: Mapping[str, str] | None = None
+    """Headers of every response to a page of another origin that may call."""
     unread: int = 0
     """Bytes of the body that arrived and were not read."""
     _named: bool = False
@@ -79,7 +82,7 @@ class Exchange(msgspec.Struct, eq=False):
     _arrived: asyncio.Future[None] | None = None
     _chunked: bool = False
     _opening: bytes = b""  # the head, until something goes out with it
-    _started: bool = False  # the beginning that all responses have was sent
+    _interim: int = 0  # bytes of an interim response that were sent
 
     def __post_init__(self) -> None:
         self.token = token = ids.token()
@@ -202,18 +205,26 @@ class Exchange(msgspec.Struct, eq=False):
         self.wire.finish(self, self._opening + piece)
 
     def probe(self) -> None:
-        """Send what every response has, once: a client that has closed answers it by a reset."""
+        """Send something without meaning: a client that has closed answers it by a reset.
+
+        Before the response, that is the next byte of an interim response (RFC 9110, section 15.2),
+        which begins like every response. HTTP/1.0 has none, so its beginning alone is sent.
+        """
         if self.status is None:
-            if not self._started:
-                self._started = True
-                self.wire.write(_BEGINNING.encode())
-        elif self._opening or self.filler:
-            filler, self.filler = self.filler, b""
-            self.write(filler)
+            whole = _INTERIM if self.head.version == "1.1" else _BEGINNING
+            if self._interim < len(whole):
+                self.wire.write(whole[self._interim : self._interim + 1])
+                self._interim += 1
+            if self._interim == len(_INTERIM):
+                self._interim = 0
+        elif (self._opening or self.filler) and not self.blocked:
+            self.write(self.filler)
 
     async def hand_over(self, body: bytes) -> None:
         """Give the connection to another process, which answers; ``body`` is all of the body."""
         self.ended = True
+        if self._interim:
+            self.wire.write(_INTERIM[self._interim :])
         await self.wire.hand_over(CarriedRequest.of(self.head, body))
 
     def abandon(self) -> None:
@@ -224,9 +235,13 @@ class Exchange(msgspec.Struct, eq=False):
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
+        if self.cross_origin is not None:
+            headers = {**headers, **self.cross_origin}
         if self.wire.closes():
             self.keep_alive = False
-        if length is not None:
+        if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
+            framing = ""
+        elif length is not None:
             framing = f"content-length: {length}\r\n"
         elif self.head.version == "1.1":
             framing = "transfer-encoding: chunked\r\n"
@@ -240,13 +255,20 @@ class Exchange(msgspec.Struct, eq=False):
         elif self.head.version == "1.0":
             framing = "connection: keep-alive\r\n" + framing
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        if self._started:
-            line = line.removeprefix(_BEGINNING)
+        if self._interim:
+            line = self._behind_interim(line)
         head = (
             f"{line}\r\n{_forms[tuple(headers)] % _in_one_line(headers)}"
             f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
         )
         return head.encode("latin-1", "replace")
+
+    def _behind_interim(self, line: str) -> str:
+        """Return the status line behind what was sent of an interim response."""
+        sent, self._interim = self._interim, 0
+        if sent <= len(_BEGINNING):
+            return line[sent:]
+        return _INTERIM[sent:].decode() + line
 
     @property
     def blocked(self) -> bool:

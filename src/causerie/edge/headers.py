@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from causerie.access.credential import KEY_HEADERS
+
 if TYPE_CHECKING:
     from causerie.edge.request_hints import RequestHints
 
@@ -36,6 +38,12 @@ class Headers(dict[str, str]):
             if coding.strip() == "gzip":
                 return _NEVER.fullmatch(weight.strip()) is None
         return False
+
+    def take_keys(self) -> list[str]:
+        """Take out the values of key headers that had come again, without their scheme."""
+        again = self.again or []
+        self.again = [(name, value) for name, value in again if name not in KEY_HEADERS]
+        return [value.rpartition(" ")[2] for name, value in again if name in KEY_HEADERS]
 
     def every(self, name: str) -> list[str]:
         """All values of the header ``name`` (in lower case), in their order."""

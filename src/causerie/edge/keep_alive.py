@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,29 +12,33 @@ if TYPE_CHECKING:
 
 
 class KeepAlive:
-    """Periods of ``seconds``, for as long as anybody listens."""
+    """Periods of ``seconds`` of each listener, from the moment that it entered."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._listeners: set[StreamedAnswer] = set()
+        self._ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
-        """Tell this one from now on."""
-        self._listeners.add(listener)
+        """Report the ends of periods to this one from now on."""
+        self._ends[listener] = monotonic() + self._seconds
         if self._timer is None:
-            self._begin()
+            self._wait(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
-        """Tell this one no more; nothing where it did not listen."""
-        self._listeners.discard(listener)
+        """Report no more to this one; nothing where it did not listen."""
+        self._ends.pop(listener, None)
 
-    def _begin(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._over)
+    def _wait(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._over)
 
     def _over(self) -> None:
         self._timer = None
-        for listener in tuple(self._listeners):
+        now, ends = monotonic(), self._ends
+        over = list(takewhile(lambda listener: ends[listener] <= now, ends))
+        for listener in over:
+            del ends[listener]
+            ends[listener] = now + self._seconds
             listener.period_over()
-        if self._listeners:
-            self._begin()
+        if ends:
+            self._wait(next(iter(ends.values())) - now)

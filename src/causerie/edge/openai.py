@@ -29,7 +29,7 @@ from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload
+from causerie.runtime.offload import LARGE, offload, work_of
 
 log = structlog.get_logger(__name__)
 
@@ -40,12 +40,16 @@ def _unix_time() -> int:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Bounds on a request, and the longest silence towards its client (seconds)."""
+    """Bounds on a request, and the longest silence towards its client.
+
+    A stream waits ``first_byte_seconds`` for its first content before it starts, for ever if 0.
+    """
 
     body: BodyLimits = field(default_factory=BodyLimits)
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0
+    first_byte_seconds: float = 15.0
 
 
 class OpenAI:
@@ -63,6 +67,8 @@ class OpenAI:
         self._limits = limits or RequestLimits()
         self._clock = clock
         self._pings = KeepAlive(self._limits.ping_seconds)
+        first_byte = self._limits.first_byte_seconds
+        self._head_timer = KeepAlive(first_byte) if first_byte else None
         self._known: dict[str, ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
@@ -87,12 +93,12 @@ class OpenAI:
 
         A body that we have ``written`` ourselves takes the place of the client's, and of its hints.
         """
-        completion = exchange.name_completion()
+        completion, head = exchange.name_completion(), exchange.head
         request_id.set(exchange.request_id)
-        head = exchange.head
         if caller is None:
             key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        work_of.set(caller.project or caller.key or exchange.peer)
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
@@ -108,10 +114,10 @@ class OpenAI:
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
-                answer = self._answer_to(request, exchange)
+                answer = self._answer_to(request, exchange, identity)
                 exchange.metered = True
                 await self.pipeline.answer(
-                    door, caller, request, identity, answer.begin, request_hints.labels
+                    door, caller, request, identity, answer, request_hints.labels
                 )
         except ClientGone:
             raise
@@ -122,11 +128,15 @@ class OpenAI:
             forget_frames(failure)
         finally:
             if isinstance(answer, StreamedAnswer):
-                self._pings.leave(answer)
+                answer.leave()
         await answer.finish(exchange)
 
-    def _answer_to(self, request: ChatRequest, exchange: Exchange) -> PlainAnswer | StreamedAnswer:
-        return StreamedAnswer(request, exchange, self._pings) if request.stream else PlainAnswer()
+    def _answer_to(
+        self, request: ChatRequest, exchange: Exchange, identity: CompletionIdentity
+    ) -> PlainAnswer | StreamedAnswer:
+        if not request.stream:
+            return PlainAnswer()
+        return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
 
     def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 from causerie.edge.exchange import Exchange
+from causerie.errors import SHUTDOWN
 
 Handler = Callable[[Exchange], Coroutine[None, None, None]]
 """Answers an exchange; ends its response, or abandons it."""
@@ -55,7 +56,7 @@ class Workers:
             async with asyncio.timeout(seconds):
                 await self.ended()
         for task in self._tasks:
-            task.cancel()
+            task.cancel(SHUTDOWN)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 

@@ -89,6 +89,10 @@ class TextRequest:
     """Tokens at the beginning of the prompt that other conversations may share: the instructions.
     0 if unknown.
     """
+    scope: str = ""
+    """Name of the part of the prompt cache that it reads and fills: an engine reuses nothing of
+    another scope.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class FakeEngine:
     _state: EngineState = EngineState.ABSENT
     _busy: int = 0
     _turns: Iterator[int] = field(default_factory=itertools.count)
-    _cached: tuple[int, ...] = ()
+    _cached: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
     _facts: ModelFacts | None = None
 
     @classmethod
@@ -182,7 +182,7 @@ class FakeEngine:
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
-        cached = _common(self._cached, prompt)
+        cached = _common(self._cached.get(request.scope, ()), prompt)
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
@@ -199,7 +199,7 @@ class FakeEngine:
             yield _token(id, text, request.logprobs)
             if id == END or len(made) == limit:
                 break
-        self._cached = (*prompt, *made)
+        self._cached[request.scope] = (*prompt, *made)
         ended = made[-1:] == [END]
         yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 

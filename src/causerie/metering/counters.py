@@ -79,7 +79,7 @@ class PlaceCounts(Struct, frozen=True, array_like=True):
     model: str
     requests: Sequence[tuple[_End, int]]
     tokens: Sequence[int]
-    """Prompt, completion, cached, reasoning; and replies that were continued."""
+    """Prompt, completion, cached, reasoning; replies that were continued; tokens discarded."""
     times: Mapping[str, tuple[Sequence[int], int, float]]
     """By the name of the histogram: counts within each bound, of all, and the sum in seconds."""
 
@@ -208,12 +208,14 @@ class _Place:
     """The numbers of one model behind one door; times by the names of their metrics."""
 
     __slots__ = (
-        "cached", "completion", "continued", "prompt", "reasoning", "requests", "times",
+        "cached", "completion", "continued", "discarded", "prompt", "reasoning", "requests",
+        "times",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
         self.prompt = self.completion = self.cached = self.reasoning = self.continued = 0
+        self.discarded = 0
         self.times = {
             "first_token": _Times(_FIRST_TOKEN),
             "token": _Times(_PER_TOKEN),
@@ -230,6 +232,7 @@ class _Place:
         self.completion += sum([one.completion for one in used])
         self.cached += sum([one.cached for one in used])
         self.reasoning += sum([one.reasoning for one in used])
+        self.discarded += sum([one.discarded for one in used])
         times = self.times
         times["request"].add([record.duration_seconds for record in records])
         times["queue"].add([record.queue_seconds for record in records])
@@ -249,19 +252,27 @@ class _Place:
             door,
             model,
             list(self.requests.items()),
-            (self.prompt, self.completion, self.cached, self.reasoning, self.continued),
+            (
+                self.prompt,
+                self.completion,
+                self.cached,
+                self.reasoning,
+                self.continued,
+                self.discarded,
+            ),
             {name: (one.within, one.all, one.sum) for name, one in self.times.items()},
         )
 
     def merge(self, counts: PlaceCounts) -> None:
         """Count what another process has counted."""
         self.requests.update(dict(counts.requests))
-        prompt, completion, cached, reasoning, continued = counts.tokens
+        prompt, completion, cached, reasoning, continued, discarded = counts.tokens
         self.prompt += prompt
         self.completion += completion
         self.cached += cached
         self.reasoning += reasoning
         self.continued += continued
+        self.discarded += discarded
         for name, times in counts.times.items():
             self.times[name].merge(*times)
 
@@ -272,6 +283,7 @@ class _Place:
             "completion": self.completion,
             "cached": self.cached,
             "reasoning": self.reasoning,
+            "discarded": self.discarded,
         }
 
 

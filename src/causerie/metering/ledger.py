@@ -4,8 +4,8 @@
 awaits it first. Records that come while a transaction runs share the next one, so the cost of a
 transaction is divided among all that wait. With a journal, safe means written there (also while the
 database is away), and the database follows; without one, or where its disk does not keep the
-record, safe means in the database. A client that is told then that it is away got nothing, and is
-charged nothing when it is back.
+record, safe means in the database. A client that is told then that it is away is charged for what
+it had got of a stream, and else nothing.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from msgspec import Struct, structs, to_builtins
 
-from causerie.errors import StoreUnavailable
+from causerie.errors import ConstraintNotKept, StoreUnavailable
 
 if TYPE_CHECKING:
     from causerie.metering.write_ahead_log import WriteAheadLog
@@ -41,10 +41,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _GATHERED = 0.1
-_FAILED = 500  # and above: not charged
+_FAILED = 500  # and above
+_WHOLE = 200
+CLIENT_GONE = 499
 
 INTERRUPTED = "interrupted"
 """Code of a request whose process ended before it. Such a record never replaces another."""
+INTERRUPTED_WORDS = "The service ended while the request ran."
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
@@ -91,6 +94,22 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     """The client's label for what the request is for."""
     cache_miss: str = ""
     """Why less of the prompt was cached than the turn before had computed; empty if it was not."""
+
+    @property
+    def delivered(self) -> bool:
+        """Return true if a client has content that nothing takes back: a piece of a stream."""
+        return self.stream and self.first_token_us is not None
+
+    @property
+    def charged(self) -> bool:
+        """Return true if its tokens are charged, in money, budgets of tokens and free requests.
+
+        The rule is in ``docs/guides/billing.md``: what was delivered is charged, however the reply
+        ended, and so is work for a client that left, or for a constraint that could not be kept.
+        """
+        if self.status == CLIENT_GONE or self.code == ConstraintNotKept.code:
+            return self.prompt + self.completion > 0
+        return self.completion > 0 and (self.status == _WHOLE or self.delivered)
 
     @property
     def moment(self) -> datetime:
@@ -237,7 +256,7 @@ class Ledger:
         A caller that is cancelled meanwhile does not take the record back.
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
-        if self.full or self._closing:
+        if self._closing or (self.full and not record.delivered):
             raise _unsafe()
         waiting = _Waiting(record)
         if self._write_ahead_log is not None:
@@ -299,7 +318,7 @@ class Ledger:
         )
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
-                each.record = _failed(each.record, failure)
+                each.record = unrecorded(each.record, failure)
                 if each.mark and self._write_ahead_log is not None:
                     with suppress(OSError):  # a disk that did not keep it may have what it was
                         self._write_ahead_log.write(each.record)
@@ -338,16 +357,16 @@ def _unsafe() -> StoreUnavailable:
     return StoreUnavailable("Usage cannot be recorded now. Try again.")
 
 
-def _failed(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
-    """The record of a request whose caller is told this instead of its end."""
-    return structs.replace(
+def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
+    """Return the record of a request whose client is told this instead of its end."""
+    told = structs.replace(
         record,
         status=failure.status,
         code=failure.code,
         reason=failure.message,
         param=failure.param,
-        cost=Decimal(0),
     )
+    return told if told.charged else structs.replace(told, cost=Decimal(0))
 
 
 def _tell(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:

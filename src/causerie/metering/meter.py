@@ -7,14 +7,16 @@ to every sink. Times are in seconds.
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from typing import Protocol
 
 from msgspec import Struct, field
 
-from causerie.errors import InternalError, ServiceError
+from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceError
 from causerie.metering.contents import Contents
+from causerie.metering.ledger import INTERRUPTED, INTERRUPTED_WORDS
 from causerie.protocol.events import FinishReason, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 
@@ -29,7 +31,8 @@ _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our
 class RequestOutcome(Protocol):
     """Outcome of a request: the targets, the part of the reply that was passed on, and the usage.
 
-    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end.
+    ``tried`` lists each target that was asked; ``whole`` is true if the reply came to its end,
+    ``delivered`` if the client has a piece of it that nothing takes back.
     """
 
     @property
@@ -45,6 +48,8 @@ class RequestOutcome(Protocol):
     @property
     def whole(self) -> bool: ...
     @property
+    def delivered(self) -> bool: ...
+    @property
     def finish(self) -> FinishReason | None: ...
     def usage(self) -> Usage: ...
 
@@ -57,6 +62,7 @@ class Record(Struct):
     key: str
     model: str = ""
     stream: bool = False
+    early_start: bool = False  # its status was sent before the first content
     served_by: str = ""
     attempts: int = 0
     continued: int = 0
@@ -123,11 +129,31 @@ class Record(Struct):
         if outcome.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
         self.used = outcome.usage()
+        if self.code not in (None, _LEFT) and not outcome.delivered:
+            self.first_token_seconds = None  # it stayed here
+
+    def charged_despite(self, failure: BaseException) -> bool:
+        """Return true if a request that ends in this failure is charged.
+
+        To be asked before it is settled; as :attr:`UsageRecord.charged` says of it later.
+        """
+        outcome = self.outcome
+        if outcome is None or not isinstance(failure, Exception):
+            return not isinstance(failure, Exception)
+        used = outcome.usage()
+        if isinstance(failure, ConstraintNotKept):
+            return used.prompt + used.completion > 0
+        return used.completion > 0 and outcome.delivered
 
     def ended(self, failure: BaseException) -> None:
-        """The request did not end as it should; a cancellation is a client that has left."""
+        """The request did not end as it should; a cancellation is a client that has left, unless
+        the service ends.
+        """
         if isinstance(failure, ServiceError):
             self.failed(failure)
+        elif isinstance(failure, CancelledError) and SHUTDOWN in failure.args:
+            self.status, self.code = InternalError.status, INTERRUPTED
+            self.reason = INTERRUPTED_WORDS
         elif isinstance(failure, Exception):
             self.status, self.code = InternalError.status, InternalError.code
 

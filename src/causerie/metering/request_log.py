@@ -51,6 +51,8 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     cost: float | None = None
     error_class: str = ""
     reason: str = ""
+    early_start: bool = False
+    discarded: int = 0
 
 
 class RequestLog:
@@ -74,6 +76,7 @@ class RequestLog:
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *_why(subject),
             *_amounts(subject),
+            *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
         ]
         text = "  ".join(words)
@@ -143,4 +146,6 @@ def _line(record: Record, when: datetime) -> RequestLine:
         float(record.cost) if record.cost else None,
         record.error_class,
         record.reason,
+        record.early_start,
+        used.discarded,
     )

@@ -25,7 +25,7 @@ from causerie.operations.explanation import (
     PriceTexts,
     RoutingExplanation,
 )
-from causerie.pipeline import Pipeline, PipelineDoor, another_may
+from causerie.pipeline import Pipeline, PipelineDoor, another_may, scoped
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.known import KNOWN, Known, refusal, sift
 from causerie.protocol.request import ChatRequest
@@ -53,6 +53,7 @@ def explanation(
     fields_of: FieldsOf = lambda _: KNOWN,
 ) -> RoutingExplanation:
     """Return what would become of the request now; never raises for what is wrong with it."""
+    request = scoped(door, caller, request)
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output
@@ -110,7 +111,7 @@ def _route(
         model=model.id,
         places=tuple(told.placed(one) for one in prospects),
         left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
-        changes=tuple(model.changes(request)),
+        changes=(*request.repairs, *model.changes(request)),
         hedge_seconds=model.hedge_seconds,
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
@@ -127,8 +128,8 @@ def _strict_refusals(
     for one in targets:
         known = fields_of(one.name)
         _, unlisted = sift(body, known)
-        if unlisted is not None and unlisted.names:
-            found[one.name] = refusal(body, known)
+        if unlisted is not None and unlisted.names and (refused := refusal(body, known)):
+            found[one.name] = refused
     return found
 
 

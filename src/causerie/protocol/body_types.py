@@ -16,13 +16,15 @@ from causerie.protocol.preferences import SortBy
 
 MAX_PAST_CALLS = 1024
 MAX_NAME = 256
+MAX_FUNCTION_NAME = 1024
 MAX_TOOLS = 128
 MAX_OPTIONS = 4096
 MAX_PROVIDER_NAMES = 64
 MAX_INT32 = 2**31 - 1
 
 Speaker = Annotated[str, Meta(max_length=MAX_NAME)]
-FunctionName = Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+SchemaName = Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+FunctionName = Annotated[str, Meta(min_length=1, max_length=MAX_FUNCTION_NAME)]
 CalledName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 NotEmpty = Annotated[str, Meta(min_length=1)]
 Object = Mapping[str, Any]
@@ -178,7 +180,7 @@ class JsonObjectFormat(Struct, tag_field="type", tag="json_object"):
 
 class NamedSchema(Struct):
     schema_: Object = field(name="schema")
-    name: FunctionName | None = None
+    name: SchemaName | None = None
     description: str | None = None
     strict: bool | None = None
 

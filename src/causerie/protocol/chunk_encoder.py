@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -51,6 +52,7 @@ from causerie.protocol.reasoning import Block, block_of, joined
 _encode = msgspec.json.Encoder().encode
 _END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _END
+_UNVERIFIED = b',"verified":false}]}'
 _choice_of = attrgetter("choice")
 _NONE_CACHED = PromptDetails(0)
 _NO_REASONING = CompletionDetails(0)
@@ -79,6 +81,12 @@ class ResponseContext(Struct, frozen=True):
     """Price of the reply, if the catalog has a price for it."""
     provider: str | UnsetType = UNSET
     """Name of the provider that serves it."""
+    function_names: Mapping[str, str] = {}
+    """The caller's names of functions, where ours differ."""
+
+    def function_name(self, name: str) -> str:
+        """Return the caller's name of a function."""
+        return self.function_names.get(name, name)
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         return Chunk(
@@ -112,7 +120,10 @@ class ResponseContext(Struct, frozen=True):
             said, end = events
             if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
                 told = MessageBody(content=said.text)
-                return [CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)]
+                choice = CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)
+                if not end.verified:
+                    choice.verified = False
+                return [choice]
         by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
         return list(starmap(self.answer, by_choice))
 
@@ -123,16 +134,18 @@ class ResponseContext(Struct, frozen=True):
         calls: dict[int, ToolCallBody] = {}
         arguments: dict[int, list[str]] = {}
         finish: FinishReason = "stop"
+        verified: bool | UnsetType = UNSET
         for event in events:
             if isinstance(event, TextDelta):
                 texts.append(event.text)
                 logprobs += event.logprobs
             elif isinstance(event, Finished):
                 finish = event.reason
+                verified = UNSET if event.verified else False
             elif isinstance(event, ReasoningDelta):
                 thoughts.append(event)
             elif isinstance(event, ToolCallStarted):
-                calls[event.index], arguments[event.index] = _call(event), []
+                calls[event.index], arguments[event.index] = self._call(event), []
             elif isinstance(event, ToolCallDelta):
                 arguments[event.index].append(event.arguments)
         text = "".join(texts)
@@ -148,11 +161,30 @@ class ResponseContext(Struct, frozen=True):
             message=message,
             logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
             finish_reason=finish,
+            verified=verified,
+        )
+
+    def _call(self, event: ToolCallStarted) -> ToolCallBody:
+        return ToolCallBody(
+            id=event.id,
+            function=Function(name=self.function_name(event.name), arguments=""),
+            extra_content=event.extra or UNSET,
         )
 
 
 ResponseSink = Callable[[Mapping[str, str], ResponseContext], BatchSink]
 """Begins the response to a reply that has started; returns the sink of the reply's batches."""
+
+
+class Response(Protocol):
+    """Response to a request, which begins with the reply or, where that is late, before it."""
+
+    @property
+    def early_start(self) -> bool:
+        """Return true if its status was sent before the reply started."""
+
+    @property
+    def begin(self) -> ResponseSink: ...
 
 
 class ChunkEncoder:
@@ -211,11 +243,12 @@ class ChunkEncoder:
         """An event of a choice that has started; ``before`` is what its chunks have in common."""
         if isinstance(event, Finished):
             self._ended.add(event.choice)
-            return (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
+            end = b"}]}" if event.verified else _UNVERIFIED
+            return (before, b'},"finish_reason":', _encode(event.reason), end, _END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (before, b'"content":', _encode(event.text), _GOES_ON)
-            return (self._prefix, _encode(_content(event)), b"]}", _END)
+            return (self._prefix, _encode(self._content(event)), b"]}", _END)
         context = self._context
         if context.reasoning_visible and context.router_names:
             choice = _choice(event.choice, _reasoning(event))
@@ -223,6 +256,27 @@ class ChunkEncoder:
         if context.reasoning_visible and event.text:
             return (before, b'"reasoning_content":', _encode(event.text), _GOES_ON)
         return ()
+
+    def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+        match event:
+            case TextDelta(text, logprobs):
+                choice = _choice(event.choice, Delta(content=text))
+                if logprobs:
+                    choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
+                return choice
+            case ToolCallStarted(index, identifier, name):
+                name = self._context.function_name(name)
+                piece = ToolCallPiece(
+                    index=index,
+                    id=identifier,
+                    type="function",
+                    function=FunctionPiece(name=name, arguments=""),
+                    extra_content=event.extra or UNSET,
+                )
+                return _choice(event.choice, Delta(tool_calls=[piece]))
+            case ToolCallDelta(index, arguments):
+                piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
+                return _choice(event.choice, Delta(tool_calls=[piece]))
 
 
 def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
@@ -253,27 +307,6 @@ def _blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
 
-def _content(event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
-    match event:
-        case TextDelta(text, logprobs):
-            choice = _choice(event.choice, Delta(content=text))
-            if logprobs:
-                choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
-            return choice
-        case ToolCallStarted(index, identifier, name):
-            piece = ToolCallPiece(
-                index=index,
-                id=identifier,
-                type="function",
-                function=FunctionPiece(name=name, arguments=""),
-                extra_content=event.extra or UNSET,
-            )
-            return _choice(event.choice, Delta(tool_calls=[piece]))
-        case ToolCallDelta(index, arguments):
-            piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
-            return _choice(event.choice, Delta(tool_calls=[piece]))
-
-
 def _logprob(token: TokenLogprob) -> TokenLogprobBody:
     return TokenLogprobBody(
         token=token.text,
@@ -283,14 +316,6 @@ def _logprob(token: TokenLogprob) -> TokenLogprobBody:
             TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw))
             for other in token.top
         ],
-    )
-
-
-def _call(event: ToolCallStarted) -> ToolCallBody:
-    return ToolCallBody(
-        id=event.id,
-        function=Function(name=event.name, arguments=""),
-        extra_content=event.extra or UNSET,
     )
 
 

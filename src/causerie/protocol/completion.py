@@ -78,6 +78,8 @@ class ChunkChoice(msgspec.Struct, kw_only=True, gc=False):
     delta: Delta
     logprobs: Logprobs | UnsetType = UNSET
     finish_reason: FinishReason | None = None
+    verified: bool | UnsetType = UNSET
+    """False: the form that was asked for took too much work to check."""
 
 
 class PromptDetails(msgspec.Struct, frozen=True, gc=False):
@@ -130,6 +132,8 @@ class CompletionChoice(msgspec.Struct, kw_only=True, gc=False):
     message: MessageBody
     logprobs: Logprobs | None = None
     finish_reason: FinishReason
+    verified: bool | UnsetType = UNSET
+    """False: the form that was asked for took too much work to check."""
 
 
 class Completion(msgspec.Struct, kw_only=True, gc=False):

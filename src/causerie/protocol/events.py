@@ -75,12 +75,15 @@ class Finished(Struct, frozen=True, gc=False):
 
     reason: FinishReason
     choice: int = 0
+    verified: bool = True
+    """False: it took too much work to check what was asked of its form."""
 
 
 class Usage(Struct, frozen=True, gc=False):
     """Token counts of the whole request; ``completion`` includes ``reasoning``.
 
-    ``estimated`` where nobody counted prompt or completion for certain.
+    ``estimated`` where nobody counted prompt or completion for certain; ``impossible`` where the
+    target reported more than can be, of which the estimate is told instead.
     """
 
     prompt: int
@@ -88,6 +91,9 @@ class Usage(Struct, frozen=True, gc=False):
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
+    discarded: int = 0
+    """Tokens that were generated and taken back; not part of ``completion``."""
+    impossible: bool = False
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

@@ -1,8 +1,10 @@
-"""Events in portions, so that other requests have their turn while many are handed on."""
+"""Events in portions, so that other requests have their turn while many are handed on; and joined,
+so that many take little room."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,6 +45,32 @@ def in_portions(batch: Batch) -> list[Batch]:
     if portion:
         portions.append(portion)
     return portions
+
+
+def joined(events: Batch) -> list[Event]:
+    """Return the same events, with pieces of one text that follow each other as one."""
+    together: list[Event] = []
+    for key, run in groupby(events, key=_text_that_goes_on):
+        first, *others = run
+        if key is not None and others:
+            name = "arguments" if isinstance(first, ToolCallDelta) else "text"
+            text = "".join([getattr(event, name) for event in (first, *others)])
+            first = replace(first, **{name: text})
+            others = []
+        together += (first, *others)
+    return together
+
+
+def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
+    """Return what events have in common whose texts are one; ``None`` for other events."""
+    match event:
+        case TextDelta(logprobs=()):
+            return TextDelta, event.choice
+        case ReasoningDelta(blocks=()):
+            return ReasoningDelta, event.choice
+        case ToolCallDelta():
+            return ToolCallDelta, event.choice, event.index
+    return None
 
 
 def is_large(batch: Batch) -> bool:

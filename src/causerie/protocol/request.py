@@ -188,11 +188,14 @@ class ChatRequest(Struct, frozen=True, gc=False):
     add_generation_prompt: bool = True
     session_id: str | None = None
     cache_key: str | None = None  # names requests whose prompts begin alike
+    cache_scope: str = ""  # requests of other scopes reuse nothing of its prompt; set by doors
     large: bool = False  # work on it takes so long that it is offloaded
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT
     bounds: TokenBounds = UNBOUNDED  # of whoever is asked
     unlisted: Unlisted | None = None
+    function_names: Mapping[str, str] = {}  # client's names of functions, where ours differ
+    repairs: Sequence[str] = ()  # changes made to the messages and names, as they were read
     strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The fields of the body that are known, as they came, to be passed on to providers.

@@ -1,10 +1,15 @@
 """Server-sent events as bytes, in both directions.
 
-Lines end at ``\\n`` only. Readers that split text at every character Unicode calls a line break cut
-JSON strings in two; on bytes that cannot happen. The meaning of the data is not known here.
+Lines end at ``\\r\\n``, ``\\n`` or ``\\r``. Readers that split text at every character that Unicode
+calls a line break cut JSON strings in two; on bytes that cannot happen. The meaning of the data is
+not known here.
 """
 
 from __future__ import annotations
+
+import re
+
+from causerie.protocol.brackets import Brackets
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 DONE = BEFORE + b"[DONE]" + BEHIND
@@ -17,27 +22,44 @@ def encode(data: bytes) -> bytes:
     return BEFORE + data + BEHIND
 
 
+_FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
+
+
 class LineTooLong(ValueError):
     """A line is longer than the decoder may hold."""
+
+
+class NamedEvent(bytes):
+    """Data of an event whose ``name`` is not ``message``."""
+
+    name: bytes = b""
 
 
 class EventDecoder:
     """Bytes as they arrive, into the data of complete events.
 
-    The pieces may be cut anywhere. Comments, fields other than ``data`` and events
-    without data are passed over; several ``data`` lines of one event are joined with a newline.
-    At most ``max_bytes`` of an unfinished event are held.
+    The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
+    several ``data`` lines of one event are joined with a newline. With ``values``, a JSON object or
+    array that stands between events without a field name is the data of an event, too. At most
+    ``max_bytes`` of an unfinished event are held.
     """
 
-    __slots__ = ("_between", "_data", "_held", "_max_bytes", "_rest", "_size", "_started")
+    __slots__ = (
+        "_behind_cr", "_between", "_brackets", "_data", "_held", "_max_bytes", "_name", "_rest",
+        "_size", "_started", "_values",
+    )  # fmt: skip
 
-    def __init__(self, max_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, max_bytes: int = 64 * 1024 * 1024, *, values: bool = False) -> None:
         self._max_bytes = max_bytes
+        self._values = values
         self._rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
         self._size = 0  # of these
         self._data: list[bytes] = []
+        self._name = b""
         self._held = 0
+        self._brackets: Brackets | None = None  # of a value without a field name
         self._started = False
+        self._behind_cr = False  # a line feed that comes next belongs to the last line
         self._between = True  # events: nothing of one is held
 
     @property
@@ -56,8 +78,10 @@ class EventDecoder:
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
                 self._started = True
                 return events
+        if self._behind_cr or piece.find(b"\r") >= 0:
+            piece = self._with_line_feeds(piece)
         events = self._lines(piece)
-        self._between = not self._rest and not self._data
+        self._between = not self._rest and not self._data and not self._name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
@@ -89,8 +113,19 @@ class EventDecoder:
 
     def close(self) -> list[bytes]:
         """The last event where the sender left out the empty line after it."""
-        events = [self._line(self._taken()), self._line(b"")]
+        rest = self._taken()
+        if not self._data and self._begins_value(rest):
+            return [rest]
+        events = [self._line(rest), self._line(b"")]
+        if self._brackets is not None:
+            events.append(self._event())
         return [event for event in events if event is not None]
+
+    def _with_line_feeds(self, piece: bytes) -> bytes:
+        if self._behind_cr:
+            piece = piece.removeprefix(b"\n")
+        self._behind_cr = piece.endswith(b"\r")
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _taken(self) -> bytes:
         """The beginning of a line that was held; nothing of it is held any more."""
@@ -109,20 +144,51 @@ class EventDecoder:
         return piece.removeprefix(b"\xef\xbb\xbf")
 
     def _line(self, line: bytes) -> bytes | None:
-        line = line.removesuffix(b"\r")
+        if self._brackets is not None:
+            return self._line_of_value(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
-                self._data.append(value.removeprefix(b" "))
-                self._held += len(value) + _LINE_BYTES
-                self._check(self._held)
+                self._keep(value.removeprefix(b" "))
+            elif name == b"event":
+                self._name = value.strip()
+            elif not self._data and self._begins_value(line):
+                self._brackets = Brackets()
+                return self._line_of_value(line)
             return None
-        if not self._data:
-            return None
+        name, self._name = self._name, b""
+        event = self._event() if self._data else None
+        if event and name and name != b"message":
+            event = NamedEvent(event)
+            event.name = name
+        return event or None
+
+    def _begins_value(self, line: bytes) -> bool:
+        return self._values and line.lstrip()[:1] in (b"{", b"[")
+
+    def _line_of_value(self, line: bytes) -> bytes | None:
+        """Read a line of a value without a field name, or the field behind one that never ends."""
+        brackets = self._brackets
+        assert brackets is not None
+        if _FIELD_LINE.match(line):
+            value = self._event()
+            self._line(line)
+            return value
+        self._keep(line)
+        brackets.read(line.decode("latin-1"))
+        return self._event() if brackets.closed else None
+
+    def _keep(self, data: bytes) -> None:
+        self._data.append(data)
+        self._held += len(data) + _LINE_BYTES
+        self._check(self._held)
+
+    def _event(self) -> bytes:
         event = b"\n".join(self._data)
         self._data.clear()
         self._held = 0
-        return event or None
+        self._brackets = None
+        return event
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_FREE = ":free"
+FREE = ":free"
 
 
 def is_free(model: str) -> bool:
     """Return true for the id of a model's free variant."""
-    return model.endswith(_FREE)
+    return model.endswith(FREE)
 
 
 def free_name(name: str) -> str:

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
+from io import StringIO
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from causerie.errors import UpstreamFailed
 from causerie.protocol.events import (
     ContentEvent,
     Event,
     Finished,
-    FinishReason,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
 )
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of
 from causerie.providers.calls import ChoiceCalls, ConversationCallIds
+from causerie.providers.echo import Echo
+from causerie.providers.finish import finish_reason, is_cut, later
 from causerie.providers.separator import Separator, Separators
 from causerie.providers.wire import (
     ProviderAlternative,
     ProviderChoice,
     ProviderDelta,
     ProviderLogprob,
+    ProviderLogprobs,
+    whole_characters,
 )
 
-FINISHES: Mapping[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",
-    "safety": "content_filter",
-}
-_BROKEN = frozenset({"error", "network_error", "abort", "insufficient_system_resource"})
 _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
+_MOST_ECHOES = 64  # of reasoning behind text, that are looked for
+_TAGGED = "<think>{}</think>"
 
 
 class AnswerStart(Struct, eq=False):
@@ -56,8 +48,12 @@ class AnswerStart(Struct, eq=False):
     """The answer's text had started before, so the rest is not reasoning."""
     ahead: str = ""
     """Text that the server may repeat before it continues."""
+    functions: Collection[str] = ()
+    """Names of the functions that may be called."""
     finish: str | None = None
-    """The reason that the server gave, in lower case."""
+    """The word for the reason that counts so far, as in the table of ``finish``."""
+    whole: bool = False
+    """All of it came in one message, so that it needs no reason for its end."""
     reasoned: int = 0
     """Characters of reasoning so far; ``size`` counts all characters."""
     texts: int = 0
@@ -66,6 +62,15 @@ class AnswerStart(Struct, eq=False):
     _held: str = ""
     _logprobs: list[TokenLogprob] = []
     _plain: bool = False  # whether text is nothing but text from here on
+    _signed: bool = False  # whether blocks of reasoning came that are more than their text
+    _said: StringIO = field(default_factory=StringIO)
+    _thoughts: StringIO = field(default_factory=StringIO)
+    _echo: Echo | None = None  # of the reasoning, where the text begins
+    _late_echo: Echo | None = None  # of the reasoning, behind text
+    _echoes: int = 0
+    _message: str | None = None  # the text so far, when the last whole message came
+    _only_messages: bool = False  # whether the first piece was a whole message
+    _halves: dict[str, str] = {}  # first halves of characters, by the field whose text they end
 
     @property
     def size(self) -> int:
@@ -73,42 +78,101 @@ class AnswerStart(Struct, eq=False):
         size = self.reasoned + self.texts
         return size if self._calls is None else size + self._calls.size
 
-    def read(self, choice: ProviderChoice, events: list[Event], *, whole: bool) -> None:
+    @property
+    def has_thought(self) -> bool:
+        """Return true if there is reasoning, shown or not."""
+        return self.reasoned > 0 or self._signed
+
+    def bytes(self) -> int:
+        """Return the bytes of everything as UTF-8."""
+        arguments = "" if self._calls is None else self._calls.arguments()
+        texts = (self._said.getvalue(), self._thoughts.getvalue(), arguments)
+        return sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+    def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
         """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown.
 
-        Some servers have both a piece and a message: empty is the piece of a ``whole`` reply, and
-        the message of a stream repeats what was said.
+        Some servers have both a piece and a message: the piece is empty where the message is the
+        whole reply, else the message repeats what was said. ``mended``: characters may be halves.
         """
-        delta = (choice.message or choice.delta) if whole else (choice.delta or choice.message)
-        if delta is not None:
-            reasoning = delta.reasoning_content or delta.reasoning
-            if delta.reasoning_details:
-                self._blocks(reasoning or text_of(delta.reasoning_details), delta, events)
-            elif reasoning:
-                self._reasoning(reasoning, events)
-            if self.top_logprobs is not None and choice.logprobs is not None and not reasoning:
-                self._logprobs += self._tokens(choice.logprobs.told)
-            content = delta.content
-            if content:
-                if self._plain and content.__class__ is str:
-                    self.texts += len(content)
-                    events.append(TextDelta(content, (), self.index))
-                else:
-                    self._content(content, events)
-            if delta.tool_calls or delta.refusal:
-                self._others(delta, events, whole=whole)
+        delta, message = choice.delta, choice.message
+        is_whole = message is not None and (delta is None or _says_nothing(delta))
+        said = message if is_whole else delta
+        if said is not None:
+            if mended or self._halves:
+                self._put_halves_together(said)
+            if is_whole:
+                self._read_message(said, choice, events)
+            else:
+                self._read_piece(said, events, choice.logprobs, last=bool(choice.finish_reason))
         if choice.finish_reason:
-            finish = choice.finish_reason.lower()
-            if finish in _BROKEN:
-                raise UpstreamFailed("The provider broke its reply off.")
-            self.finish = finish
+            self.finish = later(self.finish, choice.finish_reason)
+
+    def _read_piece(
+        self,
+        delta: ProviderDelta,
+        events: list[Event],
+        logprobs: ProviderLogprobs | None,
+        *,
+        last: bool,
+        whole: bool = False,
+    ) -> None:
+        reasoning = delta.reasoning_content or delta.reasoning
+        content = delta.content
+        if delta.reasoning_details:
+            self._blocks(reasoning or text_of(delta.reasoning_details), delta, events)
+        elif reasoning and not (content and self._is_all_reasoning(reasoning)):
+            self._reasoning(reasoning, events, last=last)
+        if self.top_logprobs is not None and logprobs is not None and not reasoning:
+            self._logprobs += self._tokens(logprobs.told)
+        if content:
+            if self._plain and content.__class__ is str:
+                self.texts += self._said.write(content)
+                events.append(TextDelta(content, (), self.index))
+            else:
+                self._content(content, events)
+        if delta.tool_calls or delta.refusal or delta.function_call:
+            self._others(delta, events, whole=whole)
+
+    def _read_message(
+        self, message: ProviderDelta, choice: ProviderChoice, events: list[Event]
+    ) -> None:
+        """Read a whole message, or what of it is new where some has come before."""
+        self.whole, logprobs = True, choice.logprobs
+        if self.texts or self.reasoned or self._calls is not None:
+            message, logprobs = self._new_of(message), None
+        else:
+            self._message, self._only_messages = _text_of(message.content), True
+        self._read_piece(message, events, logprobs, last=True, whole=True)
+
+    def _new_of(self, message: ProviderDelta) -> ProviderDelta:
+        """Return what of a message has not come before."""
+        thought, text = message.reasoning_content or message.reasoning or "", ""
+        known = self._thoughts.getvalue() if thought and not self.texts else thought
+        if message.content:
+            text = _text_of(message.content)
+            text = Echo(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
+        before = self._said.getvalue() if self._message is None else self._message
+        more, self._message = "", before
+        if text.startswith(before):
+            more, self._message = text[len(before) :], text
+        elif self._only_messages and not before.startswith(text):
+            more = text  # a server that calls its pieces messages
+        return ProviderDelta(
+            content=more or None,
+            reasoning_content=thought[len(known) :] if thought.startswith(known) else None,
+            tool_calls=message.tool_calls,
+            function_call=message.function_call,
+        )
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
         """The event of a piece that has more of the same text, else ``None``: nothing was read."""
         delta = choice.delta
         if delta is None or choice.finish_reason or self.finish is not None:
             return None
-        if delta.tool_calls or delta.refusal or delta.reasoning_details:
+        if delta.tool_calls or delta.refusal or delta.reasoning_details or delta.function_call:
+            return None
+        if self._halves or choice.message is not None:
             return None
         content, reasoning = delta.content, delta.reasoning_content or delta.reasoning
         if content:
@@ -116,47 +180,71 @@ class AnswerStart(Struct, eq=False):
                 return None
             return self.more(content, reasoning=False)
         apart = self.separators is None and self._separator is None  # from the text, by the server
-        if not reasoning or not apart or self.in_text or self.texts:
+        if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
             return None
         return self.more(reasoning, reasoning=True)
 
     def more(self, text: str, *, reasoning: bool) -> ContentEvent:
         """The event of more of the text, or of the reasoning, that came last."""
         if reasoning:
-            self.reasoned += len(text)
+            self.reasoned += self._thoughts.write(text)
             return ReasoningDelta(text, self.index)
-        self.texts += len(text)
+        self.texts += self._said.write(text)
         return TextDelta(text, (), self.index)
 
     def end(self, events: list[Event]) -> None:
-        """End the choice: emit the text that was held back, and the finish reason."""
+        """End the choice: emit the text that was held back, and the finish reason.
+
+        Raises :class:`UpstreamFailed` where a call is not whole, or where nothing was said and no
+        reason is known for that.
+        """
         if self._held:
             self._text(self._held, events)
+        if self._echo is not None:
+            self._text(self._echo.end(), events)
+        if self._halves:
+            self._end_halves(events)
         if self._separator is not None:
             self._separated(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self.index))
-        reason = FINISHES.get(self.finish or "stop", "stop")
         started = 0
         if self._calls is not None:
-            self._calls.finish(events, cut=reason in ("length", "content_filter"))
+            self._calls.finish(events, cut=is_cut(self.finish))
             started = self._calls.started
-        if started and reason == "stop":
-            reason = "tool_calls"
-        elif not started and reason == "tool_calls":
-            reason = "stop"
+        said = self.size > 0 or self._signed
+        reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index))
 
-    def _reasoning(self, text: str, events: list[Event]) -> None:
+    def _reasoning(self, text: str, events: list[Event], *, last: bool = False) -> None:
         """The server tells reasoning and answer apart itself."""
         if not text:
             return
         if self.in_text:
             self._content(text, events)
             return
+        if self.texts or (self._calls is not None and self.reasoned):
+            text = self._new_reasoning(text, last=last)
+            if not text:
+                return
         self._separated(events)
-        self.reasoned += len(text)
+        self.reasoned += self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index))
+
+    def _new_reasoning(self, text: str, *, last: bool) -> str:
+        """Return what of reasoning behind the text repeats no earlier reasoning."""
+        if self._late_echo is None or self._late_echo.repeated:
+            if self._echoes >= _MOST_ECHOES:
+                return text
+            self._echoes += 1
+            self._late_echo = Echo(self._thoughts.getvalue())
+            self._plain = False
+            if last and self._thoughts.getvalue().endswith(text):
+                return ""
+        return self._late_echo.feed(text)
+
+    def _is_all_reasoning(self, text: str) -> bool:
+        return self.reasoned == len(text) and self._thoughts.getvalue() == text
 
     def _blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         """Reasoning in blocks; those that are more than their text are kept for their provider."""
@@ -165,7 +253,8 @@ class AnswerStart(Struct, eq=False):
             self._reasoning(text, events)
             return
         self._separated(events)
-        self.reasoned += len(text)
+        self._signed = True
+        self.reasoned += self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
     def _separated(self, events: list[Event]) -> None:
@@ -200,6 +289,15 @@ class AnswerStart(Struct, eq=False):
             self._text(rest, events)
 
     def _text(self, text: str, events: list[Event]) -> None:
+        if self._late_echo is not None:  # what began like a repetition of the reasoning was none
+            late, self._late_echo = self._late_echo.end(), None
+            if late:
+                self.reasoned += self._thoughts.write(late)
+                events.append(ReasoningDelta(late, self.index))
+        if not self.texts and self.reasoned and self._separator is None:
+            text = self._without_echo(text)
+        if not text:
+            return
         if self.separators is not None:  # the content begins
             if self.separators.may_begin(text):
                 self._separator, self.separators = self.separators.separator(), None
@@ -211,17 +309,57 @@ class AnswerStart(Struct, eq=False):
         self._plain = self.top_logprobs is None
         self._say(text, events)
 
+    def _without_echo(self, text: str) -> str:
+        """Return the beginning of the text without the reasoning, which was said, between tags."""
+        if self._echo is None:
+            if not text.isspace() and not text.lstrip().startswith("<"):
+                return text
+            self._echo = Echo(_TAGGED.format(self._thoughts.getvalue()))
+        new = self._echo.feed(text)
+        return new.lstrip() if self._echo.repeated else new
+
+    def _put_halves_together(self, said: ProviderDelta) -> None:
+        """Complete characters whose first halves came before; keep first halves at the ends."""
+        if (
+            said.content
+            and not (said.reasoning_content or said.reasoning)
+            and (self._halves.keys() & {"reasoning_content", "reasoning"})
+        ):
+            said.reasoning_content = self._joined("reasoning_content", "")
+        for name in ("reasoning_content", "reasoning", "content", "refusal"):
+            text = getattr(said, name)
+            if isinstance(text, str):
+                setattr(said, name, self._joined(name, text))
+        for call in said.calls:
+            function = call.function
+            if function is not None and isinstance(function.arguments, str):
+                key = f"{call.index} {call.id or ''}"
+                function.arguments = self._joined(key, function.arguments)
+
+    def _joined(self, name: str, text: str) -> str:
+        text = self._halves.pop(name, "") + text
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._halves[name], text = text[-1], text[:-1]
+        return whole_characters(text)
+
+    def _end_halves(self, events: list[Event]) -> None:
+        halves, self._halves = self._halves, {}
+        if "content" in halves or "refusal" in halves:
+            self._heard("\ufffd", events)
+        elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
+            self._reasoning("\ufffd", events)
+
     def _give(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:
             if isinstance(event, ReasoningDelta):
-                self.reasoned += len(event.text)
+                self.reasoned += self._thoughts.write(event.text)
                 self._logprobs.clear()  # those are of the answer
                 events.append(ReasoningDelta(event.text, self.index))
             elif isinstance(event, TextDelta):
                 self._say(event.text, events)
 
     def _say(self, text: str, events: list[Event]) -> None:
-        self.texts += len(text)
+        self.texts += self._said.write(text)
         events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 
@@ -229,11 +367,12 @@ class AnswerStart(Struct, eq=False):
         """A refusal is the answer's text; calls end the text before them."""
         if delta.refusal:
             self._heard(delta.refusal, events)
-        if delta.tool_calls:
+        calls = delta.calls
+        if calls:
             self._separated(events)
             if self._calls is None:
-                self._calls = ChoiceCalls(self.index, self.ids)
-            self._calls.feed(delta.tool_calls, events, whole=whole)
+                self._calls = ChoiceCalls(self.index, self.ids, self.functions)
+            (self._calls.feed_whole if whole else self._calls.feed)(calls, events)
 
     def _tokens(self, tokens: Iterable[ProviderLogprob]) -> list[TokenLogprob]:
         return [
@@ -253,6 +392,19 @@ def _raw(token: ProviderLogprob | ProviderAlternative) -> bytes:
     if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
         return bytes(token.bytes)
     return token.token.encode("utf-8", "surrogatepass")
+
+
+def _says_nothing(delta: ProviderDelta) -> bool:
+    return not (
+        delta.content or delta.reasoning_content or delta.reasoning or delta.refusal
+        or delta.tool_calls or delta.function_call or delta.reasoning_details
+    )  # fmt: skip
+
+
+def _text_of(content: str | list[Any] | None) -> str:
+    if isinstance(content, list):
+        return "".join(_part(part)[1] for part in content)
+    return content or ""
 
 
 def _part(part: Any) -> tuple[str, str]:

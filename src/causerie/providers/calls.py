@@ -1,46 +1,34 @@
 """Calls put together from their pieces, whatever servers leave out or repeat.
 
 Seen: no index, no id, the same index for every call (without ids, too), several
-calls in one piece, a whole call in one piece, the name repeated in every piece, with a new id
-each time, arguments as an object, ids that an earlier turn of the conversation has already used.
+calls in one piece, a whole call in one piece, the name in pieces, or repeated in every piece, with
+a new id each time, arguments as an object, several objects one behind the other, a call that comes
+again, ids that an earlier turn of the conversation has already used, or that are too long.
+
+A call that goes out has the name of a function of the request and one JSON object as arguments, or
+the reply failed. Arguments go out as they arrive; what may be more of a name or the repetition of
+a call is held until that is decided.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
+from causerie.protocol.body_types import MAX_NAME
+from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
+from causerie.protocol.parsing.past import is_object
 from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.providers.wire import ProviderCall
 
-
-class _Object(Struct):
-    """Any object: members that a structure does not have are read over, and nothing is made."""
-
-
-_read_over = msgspec.json.Decoder(_Object).decode
-
-
-def is_object(arguments: object) -> bool:
-    """Return true for the JSON text of an object, as arguments must be."""
-    if arguments == "{}":
-        return True
-    if not isinstance(arguments, str):
-        return False
-    try:
-        _read_over(arguments)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
+_MOST = 1024  # calls of a choice, those that only repeat others included
 
 
 def new_call_id() -> str:
@@ -48,7 +36,7 @@ def new_call_id() -> str:
 
 
 class ConversationCallIds:
-    """Ids that are unique within the conversation."""
+    """Ids that are unique within the conversation, and that are accepted when they come back."""
 
     __slots__ = ("_make", "_messages", "_used")
 
@@ -58,209 +46,291 @@ class ConversationCallIds:
         self._used: set[str] | None = None
 
     def take(self, given: str | None) -> str:
-        """The id that was given, or a new one where there is none or it is taken."""
+        """Return the id that was given, or a new one if there is none, or it cannot be used."""
         if self._used is None:
             calls = (call for message in self._messages for call in message.tool_calls)
             self._used = {call.id for call in calls}
-        identifier = given or self._make()
-        while identifier in self._used:
-            identifier = self._make()
-        self._used.add(identifier)
-        return identifier
+        if given is None or len(given) > MAX_NAME or not given.strip():
+            given = self._make()
+        while given in self._used:
+            given = self._make()
+        self._used.add(given)
+        return given
 
 
-_STRUCTURE = re.compile(r'[{}\[\]"]')
-_END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
-
-
-class Brackets:
-    """Finds the end of an object's JSON text, which comes in pieces; each is read once.
-
-    ``closed``: its last bracket has come, followed by nothing but white space.
-    """
-
-    __slots__ = ("_depth", "_escaped", "_quoted", "_spoiled", "closed")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._quoted = False  # in the middle of a string
-        self._escaped = False  # behind a backslash in one
-        self._spoiled = False  # something has followed the end
-        self.closed = False
-
-    def read(self, text: str) -> None:
-        at = 0
-        while at < len(text):
-            at = self._string(text, at) if self._quoted else self._outside(text, at)
-
-    def _string(self, text: str, at: int) -> int:
-        """Read a string up to its end, or to that of the text."""
-        if self._escaped:
-            self._escaped = False
-            return at + 1
-        end = _END_OF_STRING.match(text, at)
-        if end is not None:
-            self._quoted = False
-            return end.end()
-        self._escaped = (len(text) - len(text.rstrip("\\"))) % 2 == 1
-        return len(text)
-
-    def _outside(self, text: str, at: int) -> int:
-        """Read up to behind the next bracket or the beginning of a string."""
-        found = _STRUCTURE.search(text, at)
-        if self.closed and (found is not None or not text[at:].isspace()):
-            self.closed, self._spoiled = False, True
-        if found is None:
-            return len(text)
-        mark = found.group()
-        self._quoted = mark == '"'
-        self._depth += (mark in "{[") - (mark in "}]")
-        self.closed = mark == "}" and self._depth == 0 and not self._spoiled
-        return found.end()
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Open:
-    """A call under way; ``index`` is ours, once it has a name."""
+    """A call under way; ``index`` is ours, once it has started for the client."""
 
-    given: str | None
+    given: str | None = None
+    place: int | None = None
+    """The server's index."""
     name: str = ""
     index: int | None = None
-    held: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-    size: int = 0
-    started: bool = False  # its arguments, with something else than white space
-    _brackets: Brackets = field(default_factory=Brackets)
-    _object: bool | None = None  # whether what has closed is one, once that was looked at
+    extra: dict[str, Any] | None = None
+    repeats: _Open | None = None
+    """A call whose repetition this one may be: nothing of it goes out until that is known."""
+    text: list[str] = field(default_factory=list)
+    sent: int = 0
+    """Pieces of ``text`` that have gone out."""
+    opened: bool = False
+    """The arguments begin as an object does."""
+    whole: bool = False
+    brackets: Brackets = field(default_factory=Brackets)
 
-    def tell(self, text: str) -> None:
-        """Note a piece of the arguments."""
-        self.told.append(text)
-        self.size += len(text)
-        self.started = self.started or not text.isspace()
-        self._brackets.read(text)
+    @property
+    def is_amid(self) -> bool:
+        """Return true if the arguments have begun and are not whole."""
+        return not self.brackets.empty and not self.whole
 
-    def precedes(self, call: ProviderCall, name: str) -> bool:
-        """Return true if the piece begins another call in this place, false if it repeats the name.
+    def read(self, text: str) -> int:
+        """Read arguments up to the end of their object; return how much that is."""
+        brackets = self.brackets
+        blank = brackets.empty
+        end = brackets.read(text)
+        if blank and not brackets.empty:
+            self.opened = text.lstrip().startswith("{")
+        self.text.append(text if end == len(text) else text[:end])
+        if brackets.closed:
+            if not is_object("".join(self.text)):
+                raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")
+            self.whole = True
+        return end
 
-        Another call is recognized by its id, unless it comes amid the arguments of the same
-        function; without ids by another name, and by arguments that were whole before.
-        """
-        if self.is_amid(name):
-            return False
-        if call.id and self.given:
-            return call.id != self.given
-        if name != self.name:
-            return bool(self.name)
-        more = call.function is not None and _text(call.function.arguments).strip()
-        return bool(more and self.started)
+    def may_repeat(self, other: _Open) -> bool:
+        """Return true if what there is of the arguments begins those of a whole call."""
+        return "".join(other.text).startswith("".join(self.text))
 
-    def is_amid(self, name: str) -> bool:
-        """Return true if it is of this function, whose arguments have started and are not whole."""
-        if name != self.name:
-            return False
-        return self.started and not self._is_whole()
-
-    def _is_whole(self) -> bool:
-        """Return true if the arguments are a whole object; they are joined for that once."""
-        if self._brackets.closed and self._object is None:
-            self._object = is_object("".join(self.told))
-        return self._brackets.closed and bool(self._object)
+    def says(self, name: str | None, arguments: str) -> bool:
+        """Return true if a whole call says the same."""
+        return self.whole and name == self.name and _parsed(arguments) == _parsed(*self.text)
 
 
 class ChoiceCalls:
-    """The calls of one choice."""
+    """The calls of one choice; ``functions`` are those of the request."""
 
-    __slots__ = ("_by_id", "_by_index", "_choice", "_ids", "_open", "size", "started")
+    __slots__ = (
+        "_begun", "_by_id", "_by_place", "_choice", "_functions", "_ids", "_open", "_unstarted",
+        "size", "started",
+    )  # fmt: skip
 
-    def __init__(self, choice: int, ids: ConversationCallIds) -> None:
+    def __init__(self, choice: int, ids: ConversationCallIds, functions: Collection[str]) -> None:
         self._choice = choice
         self._ids = ids
+        self._functions = functions
         self._open: list[_Open] = []
+        self._unstarted: list[_Open] = []  # for the client, without those that may be repetitions
+        self._begun = 0
         self._by_id: dict[str, _Open] = {}
-        self._by_index: dict[int, _Open] = {}
+        self._by_place: dict[int, _Open] = {}
         self.started = 0
-        self.size = 0  # characters of names and arguments
+        self.size = 0
+        """Characters of names and arguments that have gone out."""
 
-    def feed(self, calls: list[ProviderCall], events: list[Event], *, whole: bool) -> None:
-        """Pieces of calls, or with ``whole`` complete ones."""
+    def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
+        """Read pieces of calls; raises :class:`UpstreamFailed` for what can be none."""
         for call in calls:
-            current = self._new(call) if whole else self._find(call)
-            self._advance(current, call, events)
+            self._advance(self._find(call), call, events)
+
+    def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
+        """Read the calls of a message; those that have come before are passed over."""
+        before = [each for each in self._open if each.whole or each.brackets.empty]
+        for call in calls:
+            name, text = _name(call), _arguments(call)
+            same = next((each for each in before if _is_same(each, name, text)), None)
+            known = self._by_id.get(call.id or "")
+            if same is not None:
+                before.remove(same)
+            elif known is None or not _is_same(known, name, text):
+                self._advance(self._new(call), call, events)
+
+    def arguments(self) -> str:
+        """Return the arguments of all calls, one behind the other."""
+        return "".join("".join(each.text) for each in self._open)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:
-        """The end of the reply; raises :class:`UpstreamFailed` for a call of no function."""
+        """End all calls, which are whole unless ``cut``; raises :class:`UpstreamFailed`."""
         for current in self._open:
-            if current.index is None:
-                raise UpstreamFailed("The provider sent a call that names no function.")
-            if not current.size and not cut:
-                events.append(ToolCallDelta(current.index, "{}", self._choice))
+            if current.brackets.empty:
+                current.text.clear()
+            elif not current.opened:
+                current.text[:] = [] if cut else _meant("".join(current.text))
+                current.opened = current.whole = bool(current.text)
+            if not cut:
+                self._check_end(current)
+            elif current.repeats is not None and current.may_repeat(current.repeats):
+                continue
+            current.repeats = None
+            if current.index is None and not self._start(current, events, ended=True):
+                continue
+            self._emit(current, events)
+            if not current.text and not cut:
+                events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
+
+    def _check_end(self, current: _Open) -> None:
+        if current.name not in self._functions:
+            raise UpstreamFailed("The provider sent a call that names no function.")
+        if current.text and not current.whole:
+            raise UpstreamFailed("The provider broke its reply off amid a call.")
 
     def _find(self, call: ProviderCall) -> _Open:
-        name = call.function.name if call.function is not None else None
-        last = self._open[-1] if self._open else None
-        if call.index is not None:
-            found = self._by_index.get(call.index)
-            if found is None or (name and found.precedes(call, name)):
-                return self._new(call)
-            return found
-        if call.id:
-            same = self._by_id.get(call.id)
-            if same is None and last is not None and last.given is None and not name:
-                self._name(last, call.id)
-                return last
-            return same or self._new(call)
-        if last is None or (name and last.name and not last.is_amid(name)):
+        found = self._addressed(call)
+        if found is None or not self._goes_on(found, call):
             return self._new(call)
-        return last
+        return found
+
+    def _addressed(self, call: ProviderCall) -> _Open | None:
+        """Return the call that a piece belongs to by its id, its index or its place."""
+        if call.id and (same := self._by_id.get(call.id)) is not None:
+            return same
+        last = self._open[-1] if self._open else None
+        if call.index is None:
+            return last
+        found = self._by_place.get(call.index)
+        nameless = not call.id and not _name(call)
+        return last if found is None and nameless and last and not last.whole else found
+
+    def _goes_on(self, found: _Open, call: ProviderCall) -> bool:
+        """Return true if the piece is more of that call, or repeats it, and begins no other."""
+        name = _name(call)
+        other = bool(call.id and found.given and call.id != found.given)
+        if name and found.name and name != found.name:
+            return not other and found.brackets.empty and bool(self._joined(found, name))
+        if not other:
+            return True
+        if found.is_amid:  # older servers give each piece an id of its own
+            return found.brackets.quoted or not _arguments(call).lstrip().startswith("{")
+        return not name and (found.brackets.empty or not _arguments(call).strip())
+
+    def _joined(self, found: _Open, name: str) -> str:
+        """Return the name of a call with one more piece of it; empty if that is none."""
+        if found.index is None:
+            for joined in (found.name + name, name if name.startswith(found.name) else ""):
+                if joined and any(each.startswith(joined) for each in self._functions):
+                    return joined
+        return ""
 
     def _new(self, call: ProviderCall) -> _Open:
-        made = _Open(None)
-        self._open.append(made)
-        if call.id:
-            self._name(made, call.id)
+        made = self._opened(_Open(place=call.index))
+        self._unstarted.append(made)
         if call.index is not None:
-            self._by_index[call.index] = made
+            self._by_place[call.index] = made
         return made
 
-    def _name(self, current: _Open, given: str) -> None:
-        """Note the id that a call was given; the first one of an id has it."""
-        current.given = given
-        self._by_id.setdefault(given, current)
+    def _opened(self, made: _Open) -> _Open:
+        self._begun += 1
+        if self._begun > _MOST:
+            raise UpstreamFailed(f"The provider made more than {_MOST} calls in one reply.")
+        self._open.append(made)
+        return made
+
+    def _behind(self, whole: _Open) -> _Open:
+        """Return the call of an object behind a whole one, unless it repeats that."""
+        made = self._opened(_Open(None, whole.place, whole.name, repeats=whole))
+        self._readdress(whole, made)
+        return made
+
+    def _readdress(self, before: _Open, now: _Open) -> None:
+        """Have the pieces that belong to one call go to another."""
+        self._by_id.update({key: now for key, each in self._by_id.items() if each is before})
+        self._by_place.update({key: now for key, each in self._by_place.items() if each is before})
 
     def _advance(self, current: _Open, call: ProviderCall, events: list[Event]) -> None:
-        function = call.function
-        if call.id and current.given is None:
-            self._name(current, call.id)
-        if function is None:
-            return
-        if function.name and current.index is None:
-            current.name, current.index = function.name, self.started
-            self.started += 1
-            self.size += len(function.name)
-            identifier = self._ids.take(current.given)
-            extra = call.extra_content
-            if extra:  # said as reasoning too: some clients keep that and nothing alongside a call
-                events.append(ReasoningDelta("", self._choice, (seal_of(identifier, extra),)))
-            started = ToolCallStarted(
-                current.index, identifier, function.name, self._choice, extra or None
-            )
-            events.append(started)
-        text = _text(function.arguments)
+        if call.id and current.given is None and current.repeats is None:
+            current.given = call.id
+            self._by_id[call.id] = current
+        if call.index is not None:
+            self._by_place.setdefault(call.index, current)
+        name = _name(call)
+        if name and name != current.name:
+            current.name = self._joined(current, name) if current.name else name
+            if not any(each.startswith(current.name) for each in self._functions):
+                raise UpstreamFailed("The provider called a function that the request has not.")
+        current.extra = call.extra_content or current.extra
+        text = _arguments(call)
         if not text:
+            self._send(current, events)
+        while text and (not current.whole or (text := text.lstrip())):
+            if current.whole:
+                current = self._behind(current.repeats or current)
+            text = text[current.read(text) :]
+            if current.whole and current.repeats is not None:
+                current = self._judged(current, current.repeats)
+            self._send(current, events)
+
+    def _judged(self, current: _Open, repeated: _Open) -> _Open:
+        """Return a call that turned out to be another one, or the one that it repeats."""
+        if repeated.says(current.name, "".join(current.text)):
+            self._open.remove(current)
+            self._readdress(current, repeated)
+            return repeated
+        current.repeats = None
+        self._unstarted.append(current)
+        return current
+
+    def _send(self, current: _Open, events: list[Event]) -> None:
+        """Emit what is known of a call and has not gone out; calls start in their order."""
+        if current.index is not None:
+            self._emit(current, events)
             return
-        if current.index is None:
-            current.held.append(text)
-            return
-        if current.held:
-            text = "".join([*current.held, text])
-            current.held.clear()
-        current.tell(text)
-        self.size += len(text)
-        events.append(ToolCallDelta(current.index, text, self._choice))
+        while self._unstarted and self._start(self._unstarted[0], events, ended=False):
+            self._emit(self._unstarted.pop(0), events)
+
+    def _emit(self, current: _Open, events: list[Event]) -> None:
+        if current.opened and current.sent < len(current.text):
+            text = "".join(current.text[current.sent :])
+            current.sent = len(current.text)
+            self.size += len(text)
+            events.append(ToolCallDelta(current.index or 0, text, self._choice))
+
+    def _start(self, current: _Open, events: list[Event], *, ended: bool) -> bool:
+        """Emit the start of a call, once its name is known for certain."""
+        name = current.name
+        if current.repeats is not None or name not in self._functions:
+            return False
+        longer = (each for each in self._functions if each.startswith(name) and each != name)
+        if not ended and current.brackets.empty and any(longer):
+            return False
+        current.index = self.started
+        self.started += 1
+        self.size += len(name)
+        identifier = self._ids.take(current.given)
+        extra = current.extra or None
+        if extra:  # said as reasoning too: some clients keep that and nothing alongside a call
+            events.append(ReasoningDelta("", self._choice, (seal_of(identifier, extra),)))
+        events.append(ToolCallStarted(current.index, identifier, name, self._choice, extra))
+        return True
 
 
-def _text(arguments: str | dict[str, Any] | None) -> str:
+def _name(call: ProviderCall) -> str:
+    return (call.function.name or "").strip() if call.function is not None else ""
+
+
+def _arguments(call: ProviderCall) -> str:
+    arguments = call.function.arguments if call.function is not None else None
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
     return arguments or ""
+
+
+def _is_same(before: _Open, name: str, arguments: str) -> bool:
+    if before.brackets.empty:
+        return before.name == name and arguments.strip() in ("", "{}", "null")
+    return before.says(name, arguments)
+
+
+def _parsed(*texts: str) -> object:
+    try:
+        return msgspec.json.decode("".join(texts))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _meant(arguments: str) -> list[str]:
+    """Return the object that another value stands for: the one in a string, or none by ``null``."""
+    value = _parsed(arguments)
+    if isinstance(value, str) and is_object(value):
+        return [value]
+    if arguments.strip() == "null" or (isinstance(value, str) and not value.strip()):
+        return []
+    raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")

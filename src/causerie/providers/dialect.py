@@ -7,11 +7,17 @@ connections, and nothing of one server's models.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote
 
+from msgspec import structs
+
+from causerie.protocol.events import Usage
 from causerie.protocol.image_hosts import NONE, Inside
 from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
 from causerie.protocol.parsing.rules import HINTS, HONOURED
@@ -31,6 +37,8 @@ Shaping = Literal[
     "choice_grammar",
 ]
 
+_INDEX = re.compile(r"\[\d+\]")  # of a message
+_DIGITS = string.digits + string.ascii_letters
 _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -85,6 +93,27 @@ class ThinkingControl:
 
 
 @dataclass(frozen=True, slots=True)
+class CallIds:
+    """Ids of calls that a server takes; others are replaced, always by the same one."""
+
+    pattern: str
+    """A regular expression of the ids that are sent unchanged."""
+    prefix: str = "call_"
+    digits: int = 24
+
+    def fitting(self, identifier: str) -> str:
+        """Return the id that the server gets in place of this one, or this one itself."""
+        if re.fullmatch(self.pattern, identifier, re.ASCII | re.DOTALL):
+            return identifier
+        number = int.from_bytes(hashlib.sha256(identifier.encode()).digest())
+        digits = []
+        for _ in range(self.digits):
+            number, digit = divmod(number, len(_DIGITS))
+            digits.append(_DIGITS[digit])
+        return self.prefix + "".join(digits)
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryStyle:
     """Format of earlier messages."""
 
@@ -100,8 +129,11 @@ class HistoryStyle:
     """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
     while thinking.
     """
-    nine_character_ids: bool = False
-    """Ids of calls have nine characters."""
+    call_ids: CallIds | None = None
+    """Ids of calls that the server takes; ``None``: all."""
+    lenient: bool = True
+    """It takes empty answers, a user's message behind a result, and an answer as the last message.
+    """
     developer: bool = False
     """The role is known."""
     names: bool = True
@@ -177,6 +209,12 @@ class Dialect:
     """
     inside: Inside = NONE
     """Hosts of one's own network from which it may fetch nevertheless."""
+    cache_salt: str = ""
+    """Field that takes a cache scope: prompts of another scope are not reused."""
+    coarse_cache: bool = False
+    """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
+    cache tells nobody the prompt of somebody else.
+    """
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
     """Derived: parameters of a plain request that are sent as they came."""
     lists: Known = field(init=False, repr=False, compare=False)
@@ -185,6 +223,16 @@ class Dialect:
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", self._plain())
         object.__setattr__(self, "lists", self._lists())
+
+    def reported(self, usage: Usage, scope: str) -> Usage:
+        """Return the usage that a request of this cache scope is told.
+
+        Without cached tokens, if the server may have reused a prompt of another scope and would
+        tell it token by token.
+        """
+        if not (scope and usage.cached) or self.cache_salt or self.coarse_cache:
+            return usage
+        return structs.replace(usage, cached=0)
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
         """Return the dialect of a provider that gets more fields.
@@ -205,9 +253,8 @@ class Dialect:
         mine = self.knows | self.privileged
         if unlisted.more:
             return bool(mine)
-        return any(
-            path == name or path.startswith(f"{name}.") for path in mine for name in unlisted.names
-        )
+        names = [_INDEX.sub("", name) for name in unlisted.names]
+        return any(path == name or path.startswith(f"{name}.") for path in mine for name in names)
 
     def _plain(self) -> frozenset[str]:
         if self.unheeded or self.api.bodies != "chat":

@@ -14,6 +14,7 @@ from causerie.protocol.parameters import EXTENDED_SAMPLING, of_origin
 from causerie.protocol.parsing.rules import HINTS
 from causerie.providers.dialect import (
     Api,
+    CallIds,
     Continuing,
     Dialect,
     HistoryStyle,
@@ -85,12 +86,13 @@ OPENAI = Dialect(
     server="OpenAI",
     thinking=ThinkingControl("effort", efforts={"none": "none", **_AS_THEY_ARE, "max": "xhigh"}),
     accepts=_OPENAI | _PROVIDERS_HINTS | {"modalities"},
-    history=HistoryStyle(reasoning=(), developer=True),
+    history=HistoryStyle(reasoning=(), call_ids=CallIds(".{1,40}"), developer=True),
     limit="max_completion_tokens",
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     shapes=_BY_FORMAT,
     strict_schemas=True,
     fetches=True,
+    coarse_cache=True,
 )
 
 AZURE = replace(OPENAI, name="azure", server="Azure OpenAI, by its v1 API", api=Api(key="api-key"))
@@ -117,6 +119,7 @@ VLLM = Dialect(
         "choice": "structured_outputs",
         "grammar": "structured_outputs",
     },
+    cache_salt="cache_salt",
     tags=True,
 )
 
@@ -128,6 +131,7 @@ SGLANG = Dialect(
     knows=_PLAIN_TEXT | {"no_stop_trim"},
     continuing=Continuing("flag"),
     shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
+    cache_salt="cache_salt",
     tags=True,
 )
 
@@ -190,6 +194,7 @@ OPENROUTER = Dialect(
     strict_schemas=True,
     demands=True,
     fetches=True,
+    coarse_cache=True,
 )
 
 DEEPSEEK = Dialect(
@@ -213,6 +218,7 @@ DEEPSEEK = Dialect(
     limit="max_tokens",
     shapes={"json_object": "response_format"},
     unheeded=frozenset({"temperature", "presence_penalty", "frequency_penalty"}),
+    coarse_cache=True,
 )
 
 MISTRAL = Dialect(
@@ -221,7 +227,13 @@ MISTRAL = Dialect(
     thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
     accepts=_COMMON | {"n", "parallel_tool_calls", "prediction", "metadata"},
     knows=frozenset({"messages.prefix", "safe_prompt"}),
-    history=HistoryStyle(reasoning=(), parts=True, nine_character_ids=True, names=False),
+    history=HistoryStyle(
+        reasoning=(),
+        parts=True,
+        call_ids=CallIds("[a-zA-Z0-9]{9}", prefix="", digits=9),
+        lenient=False,
+        names=False,
+    ),
     continuing=Continuing("prefix", repeats=True),
     renames={"seed": "random_seed"},
     limit="max_tokens",
@@ -229,6 +241,7 @@ MISTRAL = Dialect(
     strict_schemas=True,
     tells_usage=False,
     fetches=True,
+    coarse_cache=True,
 )
 
 ANTHROPIC = Dialect(
@@ -246,13 +259,19 @@ ANTHROPIC = Dialect(
     ),
     accepts=frozenset({"temperature", "top_p", "top_k", "stop", "parallel_tool_calls", "user"}),
     knows=_CACHED | {"cache_control"},
-    history=HistoryStyle(reasoning=(), details=True, names=False),
+    history=HistoryStyle(
+        reasoning=(),
+        details=True,
+        call_ids=CallIds("[a-zA-Z0-9_-]{1,64}", prefix="toolu_"),
+        names=False,
+    ),
     continuing=Continuing("as_sent"),
     limit="max_tokens",
     shapes={"json_schema": "response_format"},
     streams=True,
     tells_usage=False,
     fetches=True,
+    coarse_cache=True,
 )
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(

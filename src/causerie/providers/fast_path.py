@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from causerie.protocol.events import Finished, TextDelta, Usage
+from causerie.providers.counts import BELIEVED_PROMPT, UNSHOWN
 from causerie.providers.separator import Separators
 from causerie.providers.wire import MOST_TOKENS, Tokens
 
@@ -31,6 +32,7 @@ class FastDelta(Struct, gc=False):
     refusal: _Nothing = None
     tool_calls: _None = None
     reasoning_details: _None = None
+    function_call: None = None
 
 
 class FastChoice(Struct, gc=False):
@@ -59,6 +61,8 @@ class FastUsage(Struct, gc=False):
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
     reasoning_tokens: None = None
+    input_tokens: None = None
+    output_tokens: None = None
 
 
 class FastChunk(Struct, gc=False):
@@ -73,10 +77,13 @@ class FastChunk(Struct, gc=False):
 _decode = msgspec.json.Decoder(FastChunk).decode
 
 
-def read_fast_path(body: bytes, separators: Separators | None) -> Read | None:
+def read_fast_path(
+    body: bytes, separators: Separators | None, max_tokens: int | None = None
+) -> Read | None:
     """The events and the server's fingerprint; ``None`` where the reply is of another kind.
 
-    It is, too, where its text may begin with reasoning, by ``separators``.
+    It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
+    be impossible.
     """
     try:
         reply = _decode(body)
@@ -86,14 +93,21 @@ def read_fast_path(body: bytes, separators: Separators | None) -> Read | None:
     text = choice.message.content
     if separators is not None and separators.may_begin(text):
         return None
-    asked, made = told.prompt_tokens_details, told.completion_tokens_details
-    if made is not None and made.reasoning_tokens and _has_more(told):
+    made = told.completion_tokens
+    if made > len(text) + UNSHOWN or (max_tokens is not None and made > max_tokens):
+        return None
+    if told.prompt_tokens > BELIEVED_PROMPT:
+        return None
+    asked, thought = told.prompt_tokens_details, told.completion_tokens_details
+    if asked is not None and asked.cached_tokens > told.prompt_tokens:
+        return None
+    if thought is not None and thought.reasoning_tokens and _has_more(told):
         return None
     usage = Usage(
         told.prompt_tokens,
-        told.completion_tokens,
-        0 if asked is None else min(asked.cached_tokens, told.prompt_tokens),
-        0 if made is None else min(made.reasoning_tokens, told.completion_tokens),
+        made,
+        0 if asked is None else asked.cached_tokens,
+        0 if thought is None else min(thought.reasoning_tokens, made),
     )
     return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
 

@@ -5,25 +5,21 @@ Messages that need no change are passed on as they came, without a copy.
 
 from __future__ import annotations
 
-import hashlib
-import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from causerie.protocol.image_hosts import why_not
 from causerie.protocol.images import images, inside, not_fetched
 from causerie.protocol.partial import Partial
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
-from causerie.providers.calls import is_object
+from causerie.protocol.request import Message
 from causerie.providers.draft import RequestDraft
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
 _EXTRA = "extra_content"
 _ASSISTANTS = frozenset({"tool_calls", "refusal", _DETAILS, *_REASONING})
-_DIGITS = string.digits + string.ascii_letters
+_BLANK = " "  # of an answer that may not be empty
 
 Entry = Mapping[str, Any]
 
@@ -35,9 +31,11 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
-    if not all(_usual(message) for message in sent) or history.nine_character_ids:
-        messages = [_message(draft, message) for message in sent]
+    if not all(map(_usual, sent)):
+        messages = [_message(draft, index, message) for index, message in enumerate(sent)]
         draft.changes[:] = dict.fromkeys(draft.changes)
+    if not history.lenient:
+        messages = _in_strict_order(draft, messages)
     if partial is not None and (partial.text or partial.reasoning):
         messages = _with_partial(draft, list(messages), partial)
     elif draft.request.continue_final_message:
@@ -68,18 +66,18 @@ def _usual(message: Entry) -> bool:
     return role != "developer" and role != "tool" and _ASSISTANTS.isdisjoint(message)
 
 
-def _message(draft: RequestDraft, message: Entry) -> Entry:
+def _message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     history = draft.dialect.history
     role = message.get("role")
     if role == "assistant":
-        message = _assistant(draft, message)
+        message = _assistant(draft, index, message)
     elif not _ASSISTANTS.isdisjoint(message):
         message = _without_the_assistants(draft, message)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
-    elif role == "tool" and history.nine_character_ids:
-        message = {**message, "tool_call_id": _nine(draft, str(message.get("tool_call_id")))}
+    elif role == "tool" and history.call_ids is not None:
+        message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
     if not history.names and role != "tool" and message.get("name") is not None:
         message = {key: value for key, value in message.items() if key != "name"}
         draft.dropped("messages.name")
@@ -94,15 +92,16 @@ def _without_the_assistants(draft: RequestDraft, message: Entry) -> Entry:
     return {name: value for name, value in message.items() if name not in _ASSISTANTS}
 
 
-def _assistant(draft: RequestDraft, message: Entry) -> Entry:
+def _assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
     extras: Mapping[str, Entry] = {}
     if _DETAILS in message:
         blocks, extras = unsealed(message[_DETAILS])
         message = {**message, _DETAILS: blocks} if extras else message
     message = _with_reasoning(draft, message)
-    calls = message.get("tool_calls")
+    calls: Sequence[Entry] = message.get("tool_calls") or ()
     if calls:
-        return {**message, "tool_calls": [_call(draft, call, extras) for call in calls]}
+        calls = [_call(draft, call, extras) for call in calls]
+        return {**message, "tool_calls": _with_ids(draft, index, calls)}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
         message = {name: value for name, value in message.items() if name != "tool_calls"}
     return message
@@ -165,36 +164,50 @@ def _parts(reasoning: str, content: object) -> list[Any]:
 
 
 def _call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
-    """A call of the history; arguments that are no object would be refused, or worse."""
+    """A call of the history, with what its provider put alongside it."""
     extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif _EXTRA in call:
         call = {name: value for name, value in call.items() if name != _EXTRA}
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
-    function = call.get("function") or {}
-    arguments = function.get("arguments")
-    if not is_object(arguments):
-        text = arguments if isinstance(arguments, str) else ""
-        fixed = msgspec.json.encode({"malformed": text}).decode() if text.strip() else "{}"
-        call = {**call, "function": {**function, "arguments": fixed}}
-        draft.changes.append("messages.tool_calls.function.arguments repaired")
-    if draft.dialect.history.nine_character_ids:
-        call = {**call, "id": _nine(draft, str(call.get("id")))}
     return call
 
 
-def _nine(draft: RequestDraft, identifier: str) -> str:
-    """An id of nine letters and digits; the same one for the same id."""
-    if len(identifier) == 9 and identifier.isascii() and identifier.isalnum():
-        return identifier
-    draft.changes.append("messages.tool_calls.id rewritten")
-    number = int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8])
-    digits = []
-    for _ in range(9):
-        number, digit = divmod(number, len(_DIGITS))
-        digits.append(_DIGITS[digit])
-    return "".join(digits)
+def _with_ids(draft: RequestDraft, index: int, calls: Sequence[Entry]) -> Sequence[Entry]:
+    ids = draft.dialect.history.call_ids
+    if ids is None:
+        return calls
+    made = [{**call, "id": ids.fitting(call["id"])} for call in calls]
+    for at, (call, old) in enumerate(zip(made, calls, strict=True)):
+        if call["id"] != old["id"]:
+            draft.changes.append(f"messages[{index}].tool_calls[{at}].id rewritten")
+    return made
+
+
+def in_strict_order(messages: Sequence[Message]) -> bool:
+    """Return true if servers that are not lenient take these messages, which have no calls."""
+    said = all(message.content for message in messages if message.role == "assistant")
+    return said and messages[-1].role != "assistant"
+
+
+def _in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
+    """Leave out empty answers, and add what has to stand between others or at the end."""
+    placed: list[Entry] = []
+    for message in messages:
+        role = message.get("role")
+        if role == "assistant" and not (message.get("content") or message.get("tool_calls")):
+            draft.dropped("messages without content")
+            continue
+        if role == "user" and placed and placed[-1].get("role") == "tool":
+            placed.append({"role": "assistant", "content": _BLANK})
+            draft.changes.append("messages.role.assistant added")
+        placed.append(message)
+    ends = bool(placed) and placed[-1].get("role") == "assistant"
+    if ends and not draft.request.continue_final_message:
+        placed.append({"role": "user", "content": ""})
+        draft.changes.append("messages.role.user added")
+    return placed
 
 
 def _with_partial(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:

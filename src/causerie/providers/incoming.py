@@ -15,20 +15,30 @@ from causerie.errors import UpstreamFailed
 from causerie.protocol.events import ContentEvent, Event, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.sse import EventDecoder, LineTooLong, NamedEvent
 from causerie.providers.answer import AnswerStart
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.chunk_form import ChunkForm
 from causerie.providers.counts import NOTHING_TOLD, Told, counted
 from causerie.providers.dialect import Dialect
-from causerie.providers.halves import Halves
 from causerie.providers.messages_api.reply import MessagesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.separator import Separators
-from causerie.providers.wire import NoJson, ProviderChoice, ProviderChunk, read_chunk, without_nan
+from causerie.providers.wire import (
+    NoJson,
+    ProviderChoice,
+    ProviderChunk,
+    merged,
+    read_chunk,
+    read_mended,
+    sound_json,
+)
 
 _DONE = b"[DONE]"
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""Of one event of a stream, or of a plain reply."""
 
 
 class Incoming(Struct, eq=False):
@@ -47,7 +57,6 @@ class Incoming(Struct, eq=False):
     fingerprint: str | None = None
     _answers: dict[int, AnswerStart] = {}
     _ids: ConversationCallIds | None = None
-    _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
     _told: Told = NOTHING_TOLD
     _form: ChunkForm | None = None  # of the chunk that came last
@@ -69,10 +78,11 @@ class Incoming(Struct, eq=False):
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return counted(self._told, self._pieces, self._answers.values(), self.request)
+        found = counted(self._told, self._pieces, self._answers.values(), self.request)
+        return self.dialect.reported(found, self.request.cache_scope)
 
-    def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
-        """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
+    def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
+        """Add the events of what came together: chunks of a stream, or a whole reply.
 
         Raises :class:`ServiceError`, with what came before it added. Before the first
         content it may be the refusal of the request, after it it is :class:`UpstreamFailed`.
@@ -80,31 +90,51 @@ class Incoming(Struct, eq=False):
         if self.ended:
             return
         self._form = None  # of what may be over now
-        answers = self._answers
         messages = self._messages
-        read = read_chunk if messages is None else messages.read
         for data in stream:
             if data.strip() == _DONE:
                 self._end(events)
                 return
-            try:
-                chunk = read(data)
-            except (ValueError, RecursionError) as error:
-                chunk = self._put_together(data, error)
+            chunk, mended = self._chunk(data)
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
-            before = len(events)
-            if whole and self.request.n > 1:
-                _tell_apart(chunk.choices or ())
-            for choice in chunk.choices or ():
-                answer = answers.get(choice.index) or self._answer(choice.index)
-                answer.read(choice, events, whole=whole)
-            if len(events) > before:
-                self._pieces += 1
+            if chunk.choices:
+                self._read(chunk.choices, events, mended=mended)
+            elif data.__class__ is NamedEvent and messages is None:
+                self._read_named(data)
             self._note(chunk)
-            if messages is not None and messages.ended and not whole:
+            if messages is not None and messages.ended:
                 self._end(events)
                 return
+
+    def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
+        """Return the chunk in ``data``, and whether characters in it may be halves."""
+        messages = self._messages
+        try:
+            return (read_chunk if messages is None else messages.read)(data), False
+        except (ValueError, RecursionError) as error:
+            named = data.__class__ is NamedEvent and messages is None
+            if named or data.strip() == b"null":
+                return ProviderChunk(), False
+            return self._mended(data, error), messages is None
+
+    def _read(
+        self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
+    ) -> None:
+        answers, before = self._answers, len(events)
+        if self.request.n > 1:
+            _tell_apart(choices)
+        for choice in choices:
+            answer = answers.get(choice.index) or self._answer(choice.index)
+            answer.read(choice, events, mended=mended)
+        if len(events) > before:
+            self._pieces += 1
+
+    def _read_named(self, data: bytes) -> None:
+        """Raise the failure that an event named so tells of; others are signs of life."""
+        if isinstance(data, NamedEvent) and data.name == b"error":
+            told = data.decode("utf-8", "replace")
+            raise failure_in_reply({"message": told}, started=self._pieces > 0)
 
     def goes_on(self, data: bytes) -> ContentEvent | None:
         """The event of a chunk that has more of the same text, as most have, and that is read then.
@@ -135,19 +165,22 @@ class Incoming(Struct, eq=False):
         self._note(chunk)
         self._unlike += 1
         told = chunk.usage or choice.usage
-        forms = self._unlike < _MOST_UNLIKE and told is None
+        forms = self._unlike < _MOST_UNLIKE and told is None and chunk.x_groq is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
     def whole(self, body: bytes) -> list[Event]:
         """The events of a plain reply; raises :class:`ServiceError`."""
         events: list[Event] = []
-        self.feed((body,), events, whole=True)
+        decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
+        try:
+            self.feed(decoder.feed(body), events)
+            self.feed(decoder.close(), events)
+        except LineTooLong as error:
+            raise self._unreadable(str(error)) from error
         if not self._answers:
             raise self._unreadable("no chat completion")
-        for answer in self._answers.values():
-            answer.finish = answer.finish or "stop"
-        self._end(events)
+        self.finish(events)
         return events
 
     def finish(self, events: list[Event]) -> None:
@@ -157,34 +190,35 @@ class Incoming(Struct, eq=False):
         """
         if self.ended:
             return
-        if not self.complete:
+        answers = self._answers.values()
+        whole = answers and all(answer.finish or answer.whole for answer in answers)
+        if not self.complete and not whole:
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end(events)
 
     def _note(self, chunk: ProviderChunk) -> None:
         """Note the metadata of a chunk; some servers put usage inside the only choice."""
         usage = chunk.usage
+        if usage is None and chunk.x_groq is not None:
+            usage = chunk.x_groq.usage
         if usage is None and chunk.choices and self.request.n == 1:
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            self._told = Told(usage, self._pieces, size)
+            self._told = Told(merged(self._told.usage, usage), self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _put_together(self, data: bytes, error: Exception) -> ProviderChunk:
+    def _mended(self, data: bytes, error: Exception) -> ProviderChunk:
         """The chunk, where only characters are cut in two or numbers are none."""
         if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
             raise self._unreadable(str(error)) from error
-        if self._halves is None:
-            self._halves = Halves()
-        mended = self._halves.put_together(without_nan(data))
         try:
-            if mended != data:
-                return read_chunk(mended)
+            if self._messages is not None:
+                return self._messages.read(sound_json(data))
+            return read_mended(data)
         except (ValueError, RecursionError):
-            pass
-        raise self._unreadable(str(error)) from error
+            raise self._unreadable(str(error)) from error
 
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
@@ -200,6 +234,8 @@ class Incoming(Struct, eq=False):
         else:
             separators = self.separators if self.dialect.tags else None
             answer = AnswerStart(index, self._ids, separators, top, ahead=ahead)
+        if self.request.tools:
+            answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer
 
@@ -219,6 +255,7 @@ class Incoming(Struct, eq=False):
 
 def _tell_apart(choices: Sequence[ProviderChoice]) -> None:
     """Choices of one reply, by their order where the server gives them the same index."""
-    if len({choice.index for choice in choices}) < len(choices):
+    whole = all(choice.message is not None for choice in choices)
+    if whole and len({choice.index for choice in choices}) < len(choices):
         for index, choice in enumerate(choices):
             choice.index = index

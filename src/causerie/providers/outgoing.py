@@ -26,7 +26,7 @@ from causerie.protocol.request import ChatRequest, Unlisted
 from causerie.providers import shapes, thinking, tools
 from causerie.providers.dialect import Dialect
 from causerie.providers.draft import RequestDraft
-from causerie.providers.history import write_messages
+from causerie.providers.history import in_strict_order, write_messages
 from causerie.providers.messages_api.request import messages_fields
 from causerie.providers.references import check_references
 from causerie.providers.shapes import write_shape
@@ -89,18 +89,30 @@ def outgoing(
     if (
         sent.__class__ is FastFields
         and params <= dialect.plain
+        and (dialect.history.lenient or in_strict_order(request.messages))
         and not params >= _EITHER_LIMIT
         and partial is None
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
         given = replace(sent, model=model, stream=streamed or None, stream_options=asks)
-        return Outgoing(_encode(given), (), streamed)
+        return Outgoing(_salted(_encode(given), request, dialect), (), streamed)
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
-    body = _encode(fields)
+    body = _salted(_encode(fields), request, dialect)
     if _WITH_SCHEMAS & request.params:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def _salted(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
+    """Return the body with the cache scope of the request, for servers that take one."""
+    if not (request.cache_scope and dialect.cache_salt):
+        return body
+    return b'%b,"%b":"%b"}' % (
+        body[:-1],
+        dialect.cache_salt.encode(),
+        request.cache_scope.encode(),
+    )
 
 
 def drafted(
@@ -142,7 +154,9 @@ def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object
     if unlisted is not None and dialect.adds_to(unlisted):
         document, unlisted = sift(unlisted.body, dialect.lists)
     if unlisted is not None and unlisted.names and request.strict:
-        raise refusal(unlisted.body, dialect.lists)
+        refused = refusal(unlisted.body, dialect.lists)
+        if refused is not None:
+            raise refused
     return document, unlisted
 
 

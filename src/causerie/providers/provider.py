@@ -22,10 +22,12 @@ from causerie.providers.phrase import without
 from causerie.providers.refusal import refusal, said
 from causerie.providers.request_slots import RequestSlots
 from causerie.transport.client import Asked, HttpClient
+from causerie.transport.decoding import decoded
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 MAX_ERROR_BYTES = 64 * 1024
+MAX_REPLY_BYTES = 64 * 1024 * 1024
 _MAX_LIST_BYTES = 16 * 1024 * 1024
 _MOST_LISTED = 2000
 _ID = re.compile(r"[\w.:/@+-]{1,200}")
@@ -41,6 +43,7 @@ _WORDS: Mapping[Kind, str] = {
     "closed": "closed the connection too early",
     "protocol": "does not speak HTTP as it should",
     "too_large": "sent more than is read",
+    "compressed": "sent a compressed reply that cannot be read",
 }
 _CLASSES: Mapping[Kind, ErrorClass] = {
     "connect_timeout": ErrorClass.TIMEOUT,
@@ -100,6 +103,8 @@ class Provider:
         deadlines: Deadlines = Deadlines(),
         slots: RequestSlots | None = None,
     ) -> None:
+        self.max_reply_bytes = MAX_REPLY_BYTES
+        """Of one streamed reply, decoded."""
         self.candid = False
         self.name = name
         self.dialect = dialect
@@ -152,7 +157,7 @@ class Provider:
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""
         try:
-            body = await response.read(MAX_ERROR_BYTES)
+            body = await (await decoded(response)).read(MAX_ERROR_BYTES)
         except TransportFailed:
             body = b""
         failure = refusal(response.status, response.headers, body, self.dialect)
@@ -176,7 +181,7 @@ class Provider:
         async with self._get(self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _entries(await response.read(_MAX_LIST_BYTES))
+            return _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
 
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
@@ -192,7 +197,7 @@ class Provider:
                 raise await self.refused(response)
             if listing and response.status == 200:
                 with suppress(UpstreamFailed):  # another path has another content
-                    entries = _entries(await response.read(_MAX_LIST_BYTES))
+                    entries = _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
                     ids = [id for entry in entries if _ID.fullmatch(id := str(entry["id"]))]
                     self.listed = ids[:_MOST_LISTED]
 

@@ -22,11 +22,12 @@ from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.portions import in_portions
 from causerie.protocol.request import ChatRequest
 from causerie.providers.fast_path import Read, read_fast_path
-from causerie.providers.incoming import Incoming
+from causerie.providers.incoming import MAX_EVENT_BYTES, Incoming
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.runtime.offload import LARGE, offload
+from causerie.transport.decoding import TEXTS, DecodedResponse, decoded
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
-_MAX_REPLY_BYTES = 16 * 1024 * 1024
+_MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
@@ -148,7 +149,7 @@ class ProviderReply(Struct, eq=False):
                 body = (await offload(self._outgoing)).body
                 response = await provider.post(model, body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
-            usual = response.status == 200 and at_hand.startswith(b"{")
+            usual = response.status == 200 and at_hand.startswith(TEXTS)
             whole = at_hand if usual else await self._arriving(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
@@ -179,11 +180,12 @@ class ProviderReply(Struct, eq=False):
             if not 200 <= response.status < 300:
                 self._response = None  # which costs nothing
                 raise await self._asked.provider.refused(response)
-            stream = _is_stream(response, streamed=self._streamed)
-            if stream and not (await response.beginning()).lstrip().startswith(b"{"):
-                self._arrives(response, end)
-                return None
-            return await response.read(_MAX_REPLY_BYTES)
+            body = await decoded(response)
+            is_value = _begins_value(await body.beginning(_is_telling))
+            if is_value and response.media_type != b"text/event-stream":
+                return await body.read(MAX_EVENT_BYTES)
+            self._arrives(body, end)
+            return None
         except BaseException:
             response.close()
             raise
@@ -199,20 +201,24 @@ class ProviderReply(Struct, eq=False):
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None and len(body) <= LARGE:
-            read = self._fast_path = read_fast_path(body, asked.separators)
+            read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
-                self._batch = read[0]
+                (text, end, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                self._batch = batch = (text, end, used)
+                self._fast_path = batch, named
                 return
-        if body.lstrip().startswith(b"data:"):
-            self._arrives(BufferedBody(body), _NEVER)
-        else:
+        if _begins_value(body):
             incoming = self._incoming = self._reader()
             self._batch = incoming.whole(body)
+        else:
+            self._arrives(BufferedBody(body), _NEVER)
 
-    def _arrives(self, body: HttpResponse | BufferedBody, end: float) -> None:
-        incoming = self._incoming = self._reader()
+    def _arrives(self, body: HttpResponse | DecodedResponse | BufferedBody, end: float) -> None:
+        incoming, provider = self._reader(), self._asked.provider
+        self._incoming = incoming
         self._stream = BodyStream(
-            incoming, body, self._asked.provider.deadlines.between_chunks, end
+            incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
         )
 
     def _reader(self) -> Incoming:
@@ -220,9 +226,10 @@ class ProviderReply(Struct, eq=False):
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
 
 
-def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
-    """Return true for a stream of events; an odd media type is judged by what was requested."""
-    kind = response.media_type
-    if kind == b"text/event-stream":
-        return True
-    return streamed and kind not in (b"application/json", b"text/html")
+def _is_telling(start: bytes) -> bool:
+    """Return true if the first bytes of a body tell whether it is one JSON value or a stream."""
+    return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
+
+
+def _begins_value(start: bytes) -> bool:
+    return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")

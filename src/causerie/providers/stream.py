@@ -13,14 +13,14 @@ from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol.events import ArrivalSink, Batch, Event
 from causerie.protocol.portions import in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
-from causerie.providers.incoming import Incoming
-from causerie.providers.provider import failed
+from causerie.providers.incoming import MAX_EVENT_BYTES, Incoming
+from causerie.providers.provider import MAX_REPLY_BYTES, failed
 from causerie.runtime.offload import LARGE, offload
+from causerie.transport.decoding import DecodedResponse
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _NEVER = float("inf")
-_MAX_EVENT_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 64 * 1024  # bytes: what is read of a body before others have their turn
 _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
@@ -53,17 +53,23 @@ class BodyStream:
     """Iterate once. The first content must be there when ``body`` is due.
 
     From then on content may take ``between`` seconds after content, and the whole until
-    ``end`` (on the monotonic clock).
+    ``end`` (on the monotonic clock). It may have ``max_bytes``, decoded.
     """
 
     __slots__ = (
         "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_late",
-        "_portions", "_seconds", "_sink",
+        "_portions", "_room", "_seconds", "_sink",
     )  # fmt: skip
 
     def __init__(
-        self, incoming: Incoming, body: HttpResponse | BufferedBody, between: float, end: float
+        self,
+        incoming: Incoming,
+        body: HttpResponse | DecodedResponse | BufferedBody,
+        between: float,
+        end: float,
+        max_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
+        self._room = max_bytes
         self._incoming = incoming
         self._body = body
         self._between = between
@@ -73,7 +79,7 @@ class BodyStream:
         self._sink: ArrivalSink | None = None
         self._ahead = memoryview(b"")  # what has come and was not read yet
         self._portions: deque[Batch] = deque()  # what was read and not handed on yet
-        self._decoder = EventDecoder(_MAX_EVENT_BYTES)
+        self._decoder = EventDecoder(MAX_EVENT_BYTES, values=True)
         self._failure: ServiceError | None = None
 
     async def leave(self) -> None:
@@ -110,7 +116,7 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._ahead else await body.piece(self._late)
+                piece = b"" if self._ahead else self._counted(await body.piece(self._late))
                 if self._ahead or len(piece) > _AT_ONCE:
                     piece = await self._part(piece)
                 if piece and not large:
@@ -130,15 +136,23 @@ class BodyStream:
         """Hand on a piece that only goes on with a text; of any other nothing is read."""
         sink, body = self._sink, self._body
         data = self._decoder.only(piece)
-        if sink is None or data is None or len(data) > LARGE:
+        if sink is None or data is None or len(data) > LARGE or self._room < 0:
             return False
         event = self._incoming.goes_on(data)
         if event is None:
             return False
+        self._room -= len(piece)
         self._late = body.late = monotonic() + self._between
         if not sink((event,)):
             self._sink = body.taker = None
         return True
+
+    def _counted(self, piece: bytes) -> bytes:
+        """Return a piece that fits; raises :class:`UpstreamFailed` where the reply is too long."""
+        self._room -= len(piece)
+        if self._room < 0:
+            raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
+        return piece
 
     async def _part(self, piece: bytes) -> bytes:
         """The next part of a large piece that has come, or of ``piece``, which comes now."""

@@ -12,7 +12,7 @@ from math import inf
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
 
@@ -35,6 +35,7 @@ class ProviderCall(Struct, gc=False):
     id: str | None = None
     function: ProviderFunction | None = None
     extra_content: dict[str, Any] | None = None
+    type: Any = None
 
 
 class ProviderDelta(Struct, gc=False):
@@ -46,6 +47,17 @@ class ProviderDelta(Struct, gc=False):
     tool_calls: Annotated[list[ProviderCall], Meta(max_length=_MOST_CALLS)] | None = None
     reasoning_details: Annotated[list[Any], Meta(max_length=_MOST_PARTS)] | None = None
     refusal: str | None = None
+    function_call: ProviderFunction | None = None
+    """A call as the older interface has it, which knows one at a time."""
+
+    @property
+    def calls(self) -> list[ProviderCall]:
+        """The calls that the client is to make, not those that the server makes itself."""
+        if self.tool_calls:
+            return [call for call in self.tool_calls if call.type in _TYPES_OF_CALLS]
+        if self.function_call is not None:
+            return [ProviderCall(index=0, function=self.function_call)]
+        return []
 
 
 class ProviderAlternative(Struct, gc=False):
@@ -104,6 +116,26 @@ class ProviderUsage(Struct, gc=False):
     prompt_cache_hit_tokens: Tokens | None = None
     cached_tokens: Tokens | None = None
     reasoning_tokens: Tokens | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+
+
+def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
+    """Return what was told last of each number; none is replaced by zero or nothing."""
+    for name, value in zip(ProviderUsage.__struct_fields__, structs.astuple(before), strict=True):
+        if value and _is_zero(getattr(now, name)):
+            setattr(now, name, value)
+    return now
+
+
+def _is_zero(told: object) -> bool:
+    return not (any(structs.astuple(told)) if isinstance(told, Struct) else told)
+
+
+class ProviderExtra(Struct, gc=False):
+    """What a server says in a field of its own."""
+
+    usage: ProviderUsage | None = None
 
 
 class ProviderChoice(Struct, gc=False):
@@ -122,12 +154,16 @@ class ProviderChunk(Struct, gc=False):
     usage: ProviderUsage | None = None
     error: Any = None
     system_fingerprint: str | None = None
+    x_groq: ProviderExtra | None = None
 
 
+_TYPES_OF_CALLS = (None, "", "function", "custom")
+_CODES = ("code", "status", "status_code", "error_code")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CUT = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments"})
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
 _OF_A_PART = frozenset({"type", "text", "content", "annotations"})
 _NUMBERS = int | float | str
-_SIGNS_OF_LIFE = ("ping", "keepalive")
 _strictly = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
@@ -142,7 +178,8 @@ def read_chunk(data: bytes) -> ProviderChunk:
     Numbers that were sent as strings are read as well, ids that were sent as numbers, and texts
     that were sent as objects; log-probabilities of no known form are left out; what cannot be a
     number of tokens is as if it had not been told, an error that is empty as if there were none.
-    JSON that is no chunk but tells of an error comes back as one with that error.
+    JSON that is no chunk but tells of an error comes back as one with that error; other objects,
+    and null, are chunks that say nothing.
     """
     try:
         if len(data) > SMALL:
@@ -154,15 +191,32 @@ def read_chunk(data: bytes) -> ProviderChunk:
         chunk = _leniently(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NoJson("no JSON") from error
-    chunk.error = chunk.error or None
+    if is_nothing(chunk.error):
+        chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
         chunk.error = _error(data)
     return chunk
 
 
-def without_nan(data: bytes) -> bytes:
-    """The same with null for what some languages write as a number and JSON does not know."""
-    return _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
+def read_mended(data: bytes) -> ProviderChunk:
+    """Return the chunk in JSON that is none: halves of characters are kept, as surrogates.
+
+    Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
+    :class:`ValueError` if that does not help.
+    """
+    text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
+    return _converted(_sound(json.loads(text)))
+
+
+def is_nothing(error: object) -> bool:
+    """Return true for an error that says nothing, as some servers send with each reply."""
+    if isinstance(error, dict):
+        return all(map(is_nothing, error.values()))
+    return not error
+
+
+def _null_for_nan(found: re.Match[bytes]) -> bytes:
+    return b"null" if found[1] else found[0]
 
 
 def _leniently(data: bytes) -> ProviderChunk:
@@ -171,8 +225,16 @@ def _leniently(data: bytes) -> ProviderChunk:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NoJson("no JSON") from error
+    return _converted(found)
+
+
+def _converted(found: Any) -> ProviderChunk:
+    if isinstance(found, list):  # an error, as Google sends it
+        found = next((each for each in found if isinstance(each, dict)), None)
+    if found is None:
+        return ProviderChunk()
     if isinstance(found, dict):
-        if found.get("error"):
+        if not is_nothing(found.get("error")):
             return ProviderChunk(error=found["error"])
         _drop_empty(found)
         for choice in _objects(found.get("choices"), _MOST_CHOICES):
@@ -189,6 +251,9 @@ def _believe(found: dict[str, Any]) -> None:
     usage = found.pop("usage", None)
     if isinstance(usage, dict):
         found["usage"] = _believed(usage)
+    extra = found.pop("x_groq", None)
+    if isinstance(extra, dict) and isinstance(extra.get("usage"), dict):
+        found["x_groq"] = {"usage": _believed(extra["usage"])}
 
 
 def _believed(told: dict[str, Any]) -> dict[str, Any]:
@@ -207,17 +272,26 @@ def _put_right(choice: dict[str, Any]) -> None:
     _believe(choice)
     if choice.get("index") is None:
         choice["index"] = 0
+    if not isinstance(choice.get("finish_reason"), str | None):
+        choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
     for said in _objects([choice.get("delta"), choice.get("message")], 2):
         _drop_empty(said)
         for name in _TEXTS & said.keys():
             said[name] = _text(said[name], name)
         choice["logprobs"] = _logprobs(choice.get("logprobs"), said)
+        if isinstance(said.get("tool_calls"), dict):
+            said["tool_calls"] = [said["tool_calls"]]
         for call in _objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
-            if isinstance(call.get("id"), int):
-                call["id"] = str(call["id"])
+            call["id"] = _id(call.get("id"))
             for function in _objects([call.get("function")], 1):
                 _drop_empty(function)
+
+
+def _id(given: object) -> str | None:
+    """The id of a call: its text, that of a number, or none."""
+    number = isinstance(given, int) and not isinstance(given, bool)
+    return str(given) if number else given if isinstance(given, str) else None
 
 
 def _text(value: object, name: str) -> object:
@@ -262,12 +336,38 @@ def _nonsense(told: float | str | dict[str, Any]) -> bool:
 
 
 def _error(data: bytes) -> object:
-    """An error that stands at the top of an object without choices."""
+    """Return an error that stands at the top of an object without choices."""
     found = msgspec.json.decode(data)
-    if found.get("object") == "error" or isinstance(found.get("detail"), str | list):
-        return found
-    if "choices" in found or "object" in found or "id" in found:
+    if not isinstance(found, dict):
         return None
-    if found.get("type") in _SIGNS_OF_LIFE:
-        return None
-    raise ValueError("no chunk of a chat completion")
+    code = next((found[name] for name in _CODES if not is_nothing(found.get(name))), None)
+    told = isinstance(found.get("message"), str) and code is not None and str(code) != "200"
+    told = told or found.get("object") == "error" or isinstance(found.get("detail"), str | list)
+    return found if told else None
+
+
+def _sound(value: Any, name: str = "") -> Any:
+    """Return JSON without halves of characters but where a text may have been cut."""
+    if isinstance(value, dict):
+        return {key: _sound(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_sound(each) for each in value]
+    if not isinstance(value, str) or not _SURROGATE.search(value):
+        return value
+    first = last = ""
+    if name in _CUT and "\udc00" <= value[0] <= "\udfff":
+        first, value = value[0], value[1:]
+    if name in _CUT and value and "\ud800" <= value[-1] <= "\udbff":
+        last, value = value[-1], value[:-1]
+    return first + whole_characters(value) + last
+
+
+def whole_characters(text: str) -> str:
+    """Return the text with halves put together; those that stand alone become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def sound_json(data: bytes) -> bytes:
+    """Return the same JSON with whole characters only; raises :class:`ValueError`."""
+    text = _STRING_OR_NAN.sub(_null_for_nan, data).decode("utf-8", "replace")
+    return msgspec.json.encode(_sound(json.loads(text)))

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
-from causerie.errors import ServiceError
+from causerie.errors import ConstraintNotKept, ServiceError
 from causerie.protocol.events import (
     Batch,
     Event,
@@ -122,7 +122,8 @@ class Attempt(Struct, eq=False):
         if isinstance(failure, ServiceError):
             failure.changes = failure.changes or self.answer.changes
             self.reached = "upstream_status" in failure.metadata or self.answer.usage().prompt > 0
-            self.answer = SILENCE  # it costs nothing
+            if not isinstance(failure, ConstraintNotKept):
+                self.answer = SILENCE  # it costs nothing
             self.target_state.failed(failure)
         if (left := self.leave()) is not None:
             await left

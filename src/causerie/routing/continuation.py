@@ -53,6 +53,12 @@ class Passed(Struct):
         together = self.put_together()
         return not (any(together.text) or together.calls or together.finished)
 
+    def shows(self, *, reasoning: bool) -> bool:
+        """Return true if content has gone out, of which ``reasoning`` is a part or not."""
+        together = self.put_together()
+        said = any(together.text) or bool(together.calls)
+        return said or (reasoning and any(together.reasoning))
+
     def forget(self) -> None:
         """Nothing has gone out."""
         self._together = None
@@ -147,4 +153,6 @@ def added(before: Usage, new: Usage) -> Usage:
         cached=before.cached,
         reasoning=before.reasoning + new.reasoning,
         estimated=before.estimated or new.estimated,
+        discarded=before.discarded + new.discarded,
+        impossible=before.impossible or new.impossible,
     )

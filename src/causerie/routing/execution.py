@@ -13,7 +13,14 @@ from typing import Protocol
 
 from msgspec import field
 
-from causerie.errors import ErrorClass, Overloaded, ServiceError, UpstreamFailed, forget_frames
+from causerie.errors import (
+    ErrorClass,
+    InternalError,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+    forget_frames,
+)
 from causerie.protocol.events import (
     ArrivalSink,
     Batch,
@@ -28,7 +35,7 @@ from causerie.routing.attempt import Attempt
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import SLOWER, TargetSelector
-from causerie.routing.target_state import TargetState
+from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
 _FIRST_PAUSE_SECONDS = 0.25
 _BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun
@@ -104,6 +111,12 @@ class Execution(TargetSelector, eq=False):
         """Return names and arguments of the calls that a whole reply delivered."""
         return self._passed.calls() if self.whole else ()
 
+    @property
+    def delivered(self) -> bool:
+        """Return true if the client has content that nothing takes back: a piece of a stream."""
+        request = self.request
+        return request.stream and self._passed.shows(reasoning=request.thinking.visible)
+
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
         if self._told is not None:
@@ -138,7 +151,7 @@ class Execution(TargetSelector, eq=False):
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
-                return
+                raise InternalError("The reply ended without its usage.") from None
             except (UpstreamFailed, Overloaded) as failure:
                 attempt = await self._mended(attempt, failure)
                 forget_frames(failure)  # the attempt that broke off keeps it
@@ -148,13 +161,13 @@ class Execution(TargetSelector, eq=False):
 
     def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
         """Emit a batch; false where the client takes no more now: see :meth:`_taken`."""
-        batches = self._passed.batches
+        self._full = emit(batch)
+        batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        self._full = emit(batch)
         return self._full is None
 
     async def _taken(self) -> None:
@@ -188,6 +201,8 @@ class Execution(TargetSelector, eq=False):
         if batch is not attempt.first:  # what comes at once tells nothing of speed
             now = self.context.clock()
             target_state.latency_stats.wrote(told.completion, now - attempt.began, now)
+        if told.impossible:
+            target_state.failures[IMPOSSIBLE_USAGE] += 1
         self.whole = True
         if self._before is not NOTHING:
             told = added(self._before, told)

@@ -106,13 +106,15 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 def affinity_key(request: ChatRequest) -> str:
     """Return the key of a conversation: its session, its cache key, or its opening.
 
-    The opening is read without the line that a client changes at every turn.
+    The opening is read without the line that a client changes at every turn. Requests of
+    different cache scopes have different keys.
     """
+    scope = request.cache_scope
     if request.session_id is not None:
-        return request.session_id
+        return scope + request.session_id
     if request.cache_key is not None:
-        return request.cache_key
-    texts = []
+        return scope + request.cache_key
+    texts = [scope] if scope else []
     for message in without_billing_line(request.messages):
         texts.append(message.text[:_AFFINITY_KEY_CHARACTERS])
         if message.role == "user":

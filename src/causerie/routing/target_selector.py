@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from causerie.errors import (
+    ConstraintNotKept,
     Overloaded,
     RateLimited,
     ServiceError,
@@ -217,6 +218,8 @@ class TargetSelector(Struct, eq=False):
         if failure is not None:
             failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)
+        if isinstance(failure, ConstraintNotKept):
+            self.attempt = attempt  # its work is charged
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self.uncounted += at_once
         self.reached = self.reached or attempt.reached

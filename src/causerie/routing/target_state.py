@@ -19,6 +19,8 @@ from causerie.routing.target import AdmissionQueue, Target
 
 log = structlog.get_logger(__name__)
 
+IMPOSSIBLE_USAGE = "impossible_usage"
+"""Code of a reply whose usage cannot be; the reply itself is good."""
 _PROOF_MINUTES = 5
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
@@ -27,7 +29,8 @@ class TargetStatus(Struct, frozen=True):
     """State of a target; ``wait_seconds`` until it is asked again.
 
     ``answered`` counts the requests that it began to answer, ``failed`` by their causes those that
-    failed there, both since it was made; ``calls`` its delivered calls that were checked, by class.
+    failed there, or whose usage was impossible, both since it was made; ``calls`` its delivered
+    calls that were checked, by class.
     """
 
     name: str

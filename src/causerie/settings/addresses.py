@@ -1,4 +1,7 @@
-"""Every door with its whole address: those of the configuration, and one for each own model.
+"""Every door with its whole address: those of the configuration, and those of own models.
+
+A model that a router offers has a door of its own only where it names keys for it: what the
+router limits, free requests above all, would not count there.
 
 Nothing is checked here; what collides is found by ``door_rules``.
 """
@@ -100,16 +103,32 @@ def _names(door: DoorSettings, domain: str) -> Iterator[str]:
 
 
 def _own(settings: Settings) -> Iterator[DoorAddress]:
+    offered = _offered_by_routers(settings)
     for index, model in enumerate(settings.models):
+        if model.keys is None and model.id in offered:
+            continue
         name = slug(model)
+        keys = settings.server.keys if model.keys is None else model.keys
         yield DoorAddress(
-            door=DoorSettings(name=name, keys=model.keys, models=(model.id,)),
+            door=DoorSettings(name=name, keys=keys, models=(model.id,)),
             prefix=_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),
             at=("models", index),
             own=True,
         )
+
+
+def _offered_by_routers(settings: Settings) -> frozenset[str]:
+    """Return the own models that are endpoints of catalog models behind a door."""
+    shown = {id for each in _listed(settings) if each.door.kind == "router" for id in each.models}
+    return frozenset(
+        endpoint.model
+        for entry in settings.catalog
+        if entry.id in shown
+        for endpoint in entry.endpoints
+        if endpoint.provider is None
+    )
 
 
 def _prefix(name: str, kind: str) -> str:

@@ -68,6 +68,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_private(host: str) -> bool:
+    """Return true unless the address is one of the public internet."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return True
+
+
 def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     """Names first: where those collide, the addresses made of them do too."""
     names: dict[str, DoorAddress] = {}

@@ -192,6 +192,13 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
             extra={"words": "an address that begins with `http://` or `https://`, or where it is"},
         ),
     ] = None
+    max_reply_bytes: Annotated[
+        Count,
+        Meta(
+            description="Most bytes of one streamed reply, as they come and decompressed; a longer "
+            "one breaks off. A reply that is not streamed has at most 16 MiB."
+        ),
+    ] = 64 * 1024 * 1024
     timeouts: Annotated[TimeoutSettings, Meta(description="How long it is waited for.")] = (
         TimeoutSettings()
     )

@@ -1,4 +1,4 @@
-"""Values derived from other settings: absolute paths, keys of doors and models that set none.
+"""Values derived from other settings: absolute paths, keys of doors that set none.
 
 Files that settings name are relative to the folder of the configuration file.
 """
@@ -42,7 +42,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         doors=tuple(
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
-        models=tuple(_model(model, folder, keys) for model in settings.models),
+        models=tuple(_model(model, folder) for model in settings.models),
         providers=tuple(_provider(provider, folder) for provider in settings.providers),
         identity_providers=tuple(
             _identity_provider(each, folder) for each in settings.identity_providers
@@ -71,7 +71,7 @@ def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
     return "accounts" if door.kind in ("hosted", "router") else keys
 
 
-def _model(model: ModelSettings, folder: Path, keys: Keys | None) -> ModelSettings:
+def _model(model: ModelSettings, folder: Path) -> ModelSettings:
     options = msgspec.structs.replace(
         model.llamacpp,
         command=_command(model.llamacpp.command, folder) if model.llamacpp.command else None,
@@ -82,7 +82,6 @@ def _model(model: ModelSettings, folder: Path, keys: Keys | None) -> ModelSettin
         model,
         llamacpp=options,
         vllm=_vllm(model.vllm, folder),
-        keys=keys if model.keys is None else model.keys,
         ref=_absolute(model.ref, folder) if model.ref and _is_path(model) else model.ref,
         template=_absolute(model.template, folder) if model.template else None,
     )

@@ -76,6 +76,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         return f"Store(folder={self.folder!r}, journal={self.journal!r})"
 
 
+UNLIMITED = "unlimited"
+
+
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """The pages for people at `/console`, and the management API at `/api`."""
 
@@ -99,6 +102,16 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
             "`mail.host` they get a link by mail; without, an operator gives it to them."
         ),
     ] = False
+    new_project_budget: Annotated[
+        str,
+        Meta(
+            pattern=r"^(unlimited|[0-9]{1,9}(\.[0-9]{1,9})?)\Z",
+            description="Money that the project of a person who signed up may spend in a month, "
+            'until an operator changes its budgets, like `"5"`. `"0"`: only what costs nothing; '
+            '`"unlimited"`: no budget.',
+            extra={"words": 'an amount as text, like `"5"`, or `"unlimited"`'},
+        ),
+    ] = "0"
     public_rankings: Annotated[
         bool,
         Meta(

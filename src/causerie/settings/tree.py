@@ -36,6 +36,7 @@ from causerie.settings.values import (
     Name,
     Natural,
     Network,
+    Origin,
     Patience,
     Prefix,
     Seconds,
@@ -67,6 +68,15 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             "name that is not configured, but to IP addresses and names without dots."
         ),
     ] = ()
+    origins: Annotated[
+        tuple[Origin, ...] | None,
+        Meta(
+            description="Origins whose web pages may call doors from a browser (CORS), like "
+            '`https://app.example.com`; `"*"` is all. Unset: none, but at doors without keys on a '
+            "loopback address pages of this machine and desktop programs. The console and "
+            "management never take calls of other origins."
+        ),
+    ] = None
     default_door: Annotated[
         DoorName | None,
         Meta(description="Door behind plain `/v1`. Without it, the first of `doors`."),
@@ -92,6 +102,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     ping_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="A stream that has been silent for this long sends a comment line."),
+    ] = 15.0
+    first_byte_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)],
+        Meta(
+            description="A stream whose first content takes longer gets status 200 and comment "
+            "lines meanwhile; a later failure is an error of the stream. 0 always waits."
+        ),
     ] = 15.0
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=63)] | Literal["auto"],
@@ -192,6 +209,13 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
             "digests of the keys that open the door. Unset: `server.keys`."
         ),
     ] = None
+    origins: Annotated[
+        tuple[Origin, ...] | None,
+        Meta(
+            description="Origins whose web pages may call it from a browser. Unset: "
+            "`server.origins`."
+        ),
+    ] = None
     models: Annotated[
         tuple[ModelPattern, ...] | None,
         Meta(
@@ -218,6 +242,14 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
             "always have it."
         ),
     ] = False
+    cache_scope: Annotated[
+        Literal["project", "service"] | None,
+        Meta(
+            description="Who shares the prompt cache of a model: with `project` a request reuses "
+            "only prompts of its own project (of its key where `keys` lists digests), with "
+            "`service` those of everybody. Unset: `project` for keys of accounts, else `service`."
+        ),
+    ] = None
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
@@ -253,7 +285,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     keys: Annotated[
         Keys | None,
         Meta(
-            description='Keys of the model\'s own door: `"off"`, or digests. Unset: `server.keys`.'
+            description='Keys of the model\'s own door: `"off"`, `"accounts"`, or digests. Unset: '
+            "`server.keys`; a model that a router offers has no door of its own then."
         ),
     ] = None
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None

@@ -42,6 +42,17 @@ HostName = Annotated[
         extra={"words": "a host name in lower case"},
     ),
 ]
+Origin = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
+        r"|(?!https?://)[a-z][a-z0-9+.-]*://)\Z",
+        extra={
+            "words": "an origin in lower case like `https://app.example.com` or "
+            "`http://localhost:5173`, without a path; `app://` for all of a scheme; or `*`"
+        },
+    ),
+]
 Prefix = Annotated[
     str,
     Meta(

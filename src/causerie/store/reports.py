@@ -13,6 +13,7 @@ from sqlalchemy import (
     RowMapping,
     Select,
     Table,
+    and_,
     case,
     func,
     literal,
@@ -34,7 +35,8 @@ from causerie.accounts.usage import (
     UsageSum,
     Used,
 )
-from causerie.metering.ledger import UsageRecord
+from causerie.errors import ConstraintNotKept
+from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.store.columns import amount_of, microseconds, moment_of
 from causerie.store.database import Database
 from causerie.store.latency import percentile
@@ -97,6 +99,11 @@ class SqlUsageReader:
         async with self._database.reading() as connection:
             found = await connection.execute(records_query(filter))
         return await asyncio.to_thread(lambda: [_record(row) for row in found.mappings()])
+
+    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
+        async with self._database.reading() as connection:
+            query = charged_failures_query(project, since, suffix)
+            return int((await connection.execute(query)).scalar_one())
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         async with self._database.reading() as connection:
@@ -221,6 +228,23 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
     return query.order_by(table.c.at.desc(), table.c.id.desc()).limit(filter.count)
+
+
+def charged_failures_query(project: str, since: datetime, suffix: str) -> Select[Any]:
+    """Count what :attr:`UsageRecord.charged` says of records in the index of failures."""
+    of = usage_records.c
+    delivered = and_(of.stream, of.first_token_us.is_not(None))
+    return select(func.count()).where(
+        of.project_id == project,
+        of.at >= microseconds(since),
+        text("status >= 400"),
+        of.status != CLIENT_GONE,
+        or_(
+            and_(of.completion > 0, delivered),
+            and_(of.prompt + of.completion > 0, of.code == ConstraintNotKept.code),
+        ),
+        of.model.endswith(suffix, autoescape=True),
+    )
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:

@@ -19,8 +19,7 @@ from sqlalchemy import Table, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.accounts.prices import is_charged
-from causerie.metering.ledger import INTERRUPTED, UsageRecord
+from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, UsageRecord
 from causerie.store.database import Database
 from causerie.store.latency import bucket_of
 from causerie.store.tables import (
@@ -35,7 +34,6 @@ from causerie.store.tables import (
 
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
-CLIENT_GONE = 499
 
 _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
@@ -83,7 +81,7 @@ class _Sum(Struct):
             self.first_token_us += times * record.first_token_us
             self.first_tokens += times
         self.duration_us += times * record.duration_us
-        if is_charged(record.status, record.prompt, record.completion):
+        if record.charged:
             self.charged += times * (record.prompt + record.completion)
 
 
@@ -127,16 +125,17 @@ class SqlUsage:
     ) -> list[_Change]:
         """Have the rows say that these have failed, which may not say so yet."""
         of = usage_records.c
-        asked = select(of.id, of.status, of.cost).where(
+        asked = select(of.id, of.status, of.code, of.cost).where(
             of.id.in_([each.id for each in failed]), of.status < 500
         )
-        found = {id: (status, cost) for id, status, cost in await connection.execute(asked)}
+        found = {id: was for id, *was in await connection.execute(asked)}
         changes: list[_Change] = []
         for each in failed:
             if each.id not in found:
                 continue
-            status, cost = found[each.id]
-            changes += [(structs.replace(each, status=status, cost=cost), -1), (each, 1)]
+            status, code, cost = found[each.id]
+            before = structs.replace(each, status=status, code=code, cost=cost)
+            changes += [(before, -1), (each, 1)]
             told = {name: getattr(each, name) for name in _TOLD}
             await connection.execute(update(usage_records).where(of.id == each.id).values(told))
         return changes

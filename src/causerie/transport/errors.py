@@ -16,6 +16,7 @@ Kind = Literal[
     "closed",
     "protocol",
     "too_large",
+    "compressed",
 ]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -57,8 +57,16 @@ class HttpResponse(Struct, eq=False):
     @property
     def media_type(self) -> bytes:
         """Of the body, in lower case and without its parameters; empty where it has none."""
-        _, _, value = _head(self.opening).lower().partition(b"\r\ncontent-type:")
-        return value.partition(b"\r\n")[0].partition(b";")[0].strip()
+        return self._header(b"content-type").partition(b";")[0].strip()
+
+    @property
+    def coding(self) -> bytes:
+        """``Content-Encoding`` of the body, in lower case; empty where it has none."""
+        return self._header(b"content-encoding").strip()
+
+    def _header(self, name: bytes) -> bytes:
+        _, _, value = _head(self.opening).lower().partition(b"\r\n" + name + b":")
+        return value.partition(b"\r\n")[0]
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
         """Return all bytes that have arrived; ``b""`` at the end. To be awaited at once.
@@ -85,26 +93,21 @@ class HttpResponse(Struct, eq=False):
         """The whole body where it has come before somebody read, else ``b""``; it stays there."""
         return b"".join(self._pieces) if self._end is True else b""
 
-    async def beginning(self) -> bytes:
-        """The first piece, once there is one; it stays there. Raises :class:`TransportFailed`."""
-        piece = await self.piece()
-        self._pieces.insert(0, piece)
-        self._size += len(piece)
-        return piece
+    async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
+        """Return what comes first until it is ``enough``; it stays there.
+
+        Raises :class:`TransportFailed`.
+        """
+        begun = await self.piece()
+        while begun and not enough(begun) and (piece := await self.piece()):
+            begun += piece
+        self._pieces.insert(0, begun)
+        self._size += len(begun)
+        return begun
 
     async def read(self, max_bytes: int) -> bytes:
         """The whole body. Raises :class:`TransportFailed`, for a larger one too."""
-        pieces: list[bytes] = []
-        size = 0
-        while piece := await self.piece():
-            size += len(piece)
-            if size > max_bytes:
-                self.close()
-                raise TransportFailed(
-                    "too_large", f"the response has more than {max_bytes} bytes", sent=True
-                )
-            pieces.append(piece)
-        return b"".join(pieces)
+        return await read_whole(self, max_bytes)
 
     async def finish(self, seconds: float) -> None:
         """Pass over the rest, so that the connection can be used again; else it is closed.
@@ -165,6 +168,31 @@ class HttpResponse(Struct, eq=False):
         if not self._waiting.done():
             self._waiting.set_exception(failure)
             self._waiting.exception()  # no complaint where who waits is cancelled just now
+
+
+class Body(Protocol):
+    """A body that arrives."""
+
+    def piece(self) -> Awaitable[bytes]:
+        """Return what has arrived; ``b""`` at the end."""
+
+    def close(self) -> None:
+        """Give up what has not come."""
+
+
+async def read_whole(body: Body, max_bytes: int) -> bytes:
+    """Return the whole body; raises :class:`TransportFailed`, for a larger one too."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await body.piece():
+        size += len(piece)
+        if size > max_bytes:
+            body.close()
+            raise TransportFailed(
+                "too_large", f"the response has more than {max_bytes} bytes", sent=True
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _head(opening: bytes) -> bytes:

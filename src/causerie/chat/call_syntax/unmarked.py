@@ -63,8 +63,9 @@ class UnmarkedReader:
         self._tools = tools
         self._admits = admits
         self._marks = tuple(marks)
+        self._fenced = fenced
         self._openers = "`" if fenced else "`[{"
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._unread = ""
         self._steps = self._reply()
         self._calls: list[tuple[str, str]] = []
@@ -72,15 +73,21 @@ class UnmarkedReader:
         self.possible = True
         self.repeated = False  # the last call was equal to an earlier one, and is left out
 
+    def __copy__(self) -> UnmarkedReader:
+        other = UnmarkedReader(self._tools, self._admits, self._marks, fenced=self._fenced)
+        if self.started:
+            other.feed(self.text)
+        return other
+
     @property
     def started(self) -> bool:
         """Return whether text has been read."""
-        return bool(self._pieces)
+        return bool(self.pieces)
 
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(self._pieces)
+        return "".join(self.pieces)
 
     @property
     def calls(self) -> list[tuple[str, str]]:
@@ -94,7 +101,7 @@ class UnmarkedReader:
 
     def feed(self, text: str) -> None:
         """Read the next piece; ``possible`` tells whether the reply may still be a call."""
-        self._pieces.append(text)
+        self.pieces.append(text)
         self._unread += text
         try:
             next(self._steps)

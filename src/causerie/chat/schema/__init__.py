@@ -20,6 +20,7 @@ from causerie.errors import InvalidRequest
 __all__ = [
     "PreparedSchema",
     "WhiteSpace",
+    "check_size",
     "choice",
     "constraint",
     "json_object",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _MAX_BYTES = 500_000
+_MOST_CHARACTERS = 2_000_000  # of what is read, with all annotations
 
 
 # Separators are literal texts to older versions of the engine.
@@ -91,6 +93,15 @@ def prepare(
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
     rounded = holds_far(written)
     return PreparedSchema(text, rounded, rewriter.ignored(), rules, rewriter.left())
+
+
+def check_size(text: str, *, param: str) -> None:
+    """Raise ``InvalidRequest`` where the text of schemas is too long to be read."""
+    if len(text) > _MOST_CHARACTERS:
+        raise unsupported(
+            param,
+            f"It is too long: {len(text)} characters of schemas, of at most {_MOST_CHARACTERS}.",
+        )
 
 
 def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSpace) -> str:

@@ -2,13 +2,14 @@
 
 Only provable reasons count: different types, different constants, a required
 property whose schemas exclude each other, or one that the other option shuts
-out. Knows nothing of grammars.
+out. Options may overlap where the proof takes too much work. Knows nothing of grammars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from causerie.chat.schema.compiled import Work
 from causerie.chat.schema.names import declared_types, is_never
 from causerie.chat.schema.values import canonical
 
@@ -22,8 +23,11 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "number": frozenset({"whole", "fraction"}),
 }
 _ALL = frozenset[str]().union(*_KINDS.values())
-_MAX_STEPS = 4_000
+_MAX_STEPS = 8_000  # of one document, of some 20 µs each
 _MAX_DEPTH = 24
+_CONSTANTS_A_STEP = 5
+_NAMES_A_STEP = 50
+_CHARACTERS_A_STEP = 200
 
 
 class SchemaDisjointness:
@@ -31,37 +35,41 @@ class SchemaDisjointness:
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve = resolve
-        self._left = _MAX_STEPS
+        self._work = Work(_MAX_STEPS)
         self._known: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
+        self._constants: dict[int, Mapping[str, str]] = {}  # likewise
 
-    def overlaps(self, options: Sequence[object], *, within: object) -> list[tuple[int, int]]:
-        """Return the pairs of options that are not shown to exclude each other.
+    def of_passing_schemas(self) -> SchemaDisjointness:
+        """Return one for schemas that may be gone when others are compared; the work is shared."""
+        other = SchemaDisjointness(self._resolve)
+        other._work = self._work
+        return other
+
+    def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of options that are not shown to exclude each other.
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
         frame = _kinds(within)
-        return [
-            (first, second)
-            for second in range(len(options))
-            for first in range(second)
-            if not self._excludes(options[first], options[second], frame, 0)
-        ]
+        for second in range(len(options)):
+            for first in range(second):
+                if not self._excludes(options[first], options[second], frame, 0):
+                    yield first, second
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
         if pair not in self._known:
             found = self._compared(a, b, frame, depth)
-            if self._left >= 0:
+            if self._work.left > 0:
                 self._known[pair] = found
             return found
         return self._known[pair]
 
     def _compared(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
-        self._left -= 1
+        if not self._spend(1) or depth > _MAX_DEPTH:
+            return False
         if is_never(a) or is_never(b):
             return True
-        if self._left < 0 or depth > _MAX_DEPTH:
-            return False
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
         frame = frame & _kinds(declared_types(a)) & _kinds(declared_types(b))
@@ -72,13 +80,16 @@ class SchemaDisjointness:
     def _differ(
         self, a: Mapping[str, object], b: Mapping[str, object], frame: frozenset[str], depth: int
     ) -> bool:
-        mine, theirs = _constants(a), _constants(b)
+        mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
-            return not mine.keys() & theirs.keys()
+            few = min(len(mine), len(theirs))
+            return self._spend(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
         for values in (mine, theirs):
             if values is not None and not frame.intersection(values.values()):
                 return True
         if frame != {"object"}:
+            return False
+        if not self._spend(_names_in(a, b) // _NAMES_A_STEP):
             return False
         if _shuts_out(a, b.get("required")) or _shuts_out(b, a.get("required")):
             return True
@@ -89,6 +100,27 @@ class SchemaDisjointness:
             if self._excludes(first, second, _ALL, depth + 1):
                 return True
         return False
+
+    def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
+        """Return the values a schema names, as text that equal values share, with their kinds."""
+        if "const" in schema:
+            values: Sequence[object] = [schema["const"]]
+        elif isinstance(schema.get("enum"), list):
+            values = _sequence(schema["enum"])
+        else:
+            return None
+        known = self._constants.get(id(schema))
+        if known is None:
+            known = {canonical(value): _kind(value) for value in values}
+            self._constants[id(schema)] = known
+            characters = sum(map(len, known)) // _CHARACTERS_A_STEP
+            self._spend(len(known) // _CONSTANTS_A_STEP + characters)
+        return known
+
+    def _spend(self, steps: int) -> bool:
+        """Take steps; return whether there were enough."""
+        self._work.left -= steps
+        return self._work.left > 0
 
     def _part_excludes(
         self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
@@ -113,15 +145,8 @@ def _kinds(declared: object) -> frozenset[str]:
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _constants(schema: Mapping[str, object]) -> dict[str, str] | None:
-    """Return the values a schema names, as text that equal values share, with their kinds."""
-    if "const" in schema:
-        values: Sequence[object] = [schema["const"]]
-    elif isinstance(schema.get("enum"), list):
-        values = _sequence(schema["enum"])
-    else:
-        return None
-    return {canonical(value): _kind(value) for value in values}
+def _names_in(*schemas: Mapping[str, object]) -> int:
+    return sum(len(_sequence(schema.get("required"))) for schema in schemas)
 
 
 def _kind(value: object) -> str:

@@ -12,20 +12,22 @@ from typing import Any
 
 Schema = Mapping[str, object]
 
-_OF_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
+_NAMES_A_STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
     """``definition`` finds what a reference names, ``holds`` checks a value by a schema at a
-    place, and ``matches`` a name by a pattern."""
+    place, ``matches`` a name by a pattern, and ``spend`` takes steps of work."""
 
     definition: Callable[[str], object]
     holds: Callable[[object, object, str], bool]
     matches: Callable[[str, str], bool]
+    spend: Callable[[int], None]
 
     def properties(self, value: Mapping[str, object], schema: Schema) -> set[str]:
         """Return the names that are spoken of alongside ``unevaluatedProperties``."""
+        self.spend(1 + len(value) // _NAMES_A_STEP)
         known: set[str] = set()
         named, patterns = schema.get("properties"), schema.get("patternProperties")
         if isinstance(named, Mapping):
@@ -41,6 +43,7 @@ class Evaluated:
 
     def items(self, value: Sequence[object], schema: Schema) -> set[int]:
         """Return the positions that are spoken of alongside ``unevaluatedItems``."""
+        self.spend(1 + len(value) // _NAMES_A_STEP)
         known = set(range(min(len(_list(schema.get("prefixItems"))), len(value))))
         if "items" in schema:
             known.update(range(len(value)))

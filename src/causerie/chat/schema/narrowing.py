@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from causerie.chat.schema.disjoint import SchemaDisjointness
@@ -176,7 +177,8 @@ class SchemaNarrowing:
         options = schema["oneOf"]
         if not isinstance(options, list) or not options:
             return
-        pairs = self._disjointness.overlaps(options, within=schema.get("type"))
+        found = self._disjointness.overlaps(options, within=schema.get("type"))
+        pairs = list(islice(found, _MOST_PAIRS + 1))
         if not pairs:
             return
         del parts.schema["oneOf"]
@@ -201,8 +203,8 @@ class SchemaNarrowing:
             excluded = _list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _possible(_possible(opposite.ways, schema), self._target(option))
-            apart = SchemaDisjointness(self._resolve)
-            ways = [way for way in ways if apart.overlaps([way, option], within=None)]
+            apart = self._disjointness.of_passing_schemas()
+            ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
             others = self._foreign(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
             count *= max(len(ways), 1)

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
+from causerie.chat.schema.counts import Contradictions
 from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain, satisfiable
 from causerie.chat.schema.narrowing import SchemaNarrowing
@@ -82,11 +83,13 @@ class Rewriter:
     _marked: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
+    _contradictions: Contradictions = field(init=False)
     _overlap: PatternOverlap = field(default_factory=PatternOverlap)
 
     def __post_init__(self) -> None:
         self._values = Values(self._refuse)
         self._narrowing = SchemaNarrowing(self._resolve)
+        self._contradictions = Contradictions(self._resolve)
         if not isinstance(self.root, bool):
             said, siblings = without_siblings(self.root)
             for key in siblings:
@@ -114,7 +117,7 @@ class Rewriter:
         try:
             return without_endless({**top, "$defs": definitions} if definitions else top)
         except Endless as endless:
-            raise self._refuse("#", str(endless)) from None
+            raise self._refuse(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
         """Return the unknown keywords and formats that were ignored, as a header names them.
@@ -186,6 +189,7 @@ class Rewriter:
         if not self.for_grammar:
             return satisfiable(schema)
         said = plain(schema, pointer, self._resolve)
+        said = said if isinstance(said, bool) else self._contradictions.possible(said)
         if isinstance(said, bool):
             return said
         narrowed = self._narrowing.of(said, pointer, alone=alone)

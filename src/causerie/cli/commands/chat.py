@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from causerie.cli.exits import reporting
-from causerie.cli.options import HERE, Plain
+from causerie.cli.options import HERE, QUESTION, Plain
 
 
 def chat(
-    question: Annotated[
-        str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
-    ] = None,
+    question: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
     base_url: Annotated[
         str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
     ] = HERE,
@@ -36,6 +34,7 @@ def chat(
 
     The key for the provider is read from the variable CAUSERIE_API_KEY.
     Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
+    Text that is piped goes before the question; stdin is read to its end.
 
     **Examples**
 
@@ -43,9 +42,9 @@ def chat(
 
     `causerie chat "Why is the sky blue?" --no-thinking`
 
-    `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
+    `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
     """
-    from causerie.cli.chat import ChatWishes, talk
+    from causerie.cli.chat import ChatWishes, asked, talk
 
     with reporting():
-        talk(question, base_url, model, ChatWishes(thinking, system, tools, plain))
+        talk(asked(question), base_url, model, ChatWishes(thinking, system, tools, plain))

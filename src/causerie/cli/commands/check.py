@@ -39,6 +39,7 @@ def check(
     from causerie.cli.doors import door_table
     from causerie.cli.in_force import settings_in_force
     from causerie.composition.validated import checked
+    from causerie.settings.notes import notes
 
     with reporting():
         loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
@@ -47,5 +48,7 @@ def check(
             tell_left_out(stored, loaded)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
+        for note in notes(loaded.settings):
+            typer.echo(f"causerie: {note}", err=True)
         if not quiet:
             typer.echo("\n".join([*in_force(loaded, everything), "", *door_table(loaded.settings)]))

@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Context, Plain, Set
+from causerie.cli.options import QUESTION, Config, Context, Plain, Set
 
 
 def run(
     name: Annotated[
         str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
     ],
-    prompt: Annotated[
-        str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
-    ] = None,
+    prompt: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
     context: Context = None,
     thinking: Annotated[
         bool | None,
@@ -30,7 +28,8 @@ def run(
     """Chat with a model on this machine, or ask one question.
 
     A running service that has the model answers. Otherwise the model is
-    fetched if needed, and loaded for as long as the command runs.
+    fetched if needed, and loaded for as long as the command runs. Text that is
+    piped goes before the question; stdin is read to its end.
 
     **Examples**
 
@@ -38,10 +37,12 @@ def run(
 
     `causerie run smollm2 "Why is the sky blue?"`
 
-    `git diff | causerie run qwen3:4b --system "Write a commit message."`
+    `cat report.txt | causerie run smollm2 "Summarize this."`
     """
-    from causerie.cli.commands.chat import chat
+    from causerie.cli.chat import ChatWishes, asked, talk
     from causerie.cli.run import answering
 
-    with reporting(), answering(name, context, config, pairs) as (base_url, model):
-        chat(prompt, base_url=base_url, model=model, thinking=thinking, system=system, plain=plain)
+    with reporting():
+        question = asked(prompt)  # what is wrong with it is told before a model is loaded
+        with answering(name, context, config, pairs) as (base_url, model):
+            talk(question, base_url, model, ChatWishes(thinking, system, None, plain))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -18,10 +18,11 @@ from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.pages.project import heirs
 from causerie.console.paging import page_of
-from causerie.console.ports import ServiceView
+from causerie.console.ports import DoorView, ServiceView
 from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
 from causerie.errors import InvalidRequest, ServiceError
+from causerie.protocol.numbers import money
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
 _HOURS: Mapping[str, int] = MappingProxyType({key: int(key) for key, _ in GRACES})
@@ -182,6 +183,19 @@ class KeysPages:
             "choices": CHOICES,
         }
 
+    def _first_request(self, key: ApiKey, doors: Sequence[DoorView]) -> tuple[DoorView | None, str]:
+        """Return a door, and a model behind it that the key may use."""
+        usable = [
+            (door, entry)
+            for door in doors
+            for entry in self._service_view.models(door.name)
+            if key.models is None or entry["id"] in key.models
+        ]
+        if not usable:
+            return None, _NO_MODEL
+        door, entry = min(usable, key=lambda pair: _reluctance(pair[1]))
+        return door, str(entry["id"])
+
     async def _reveal(
         self, context: RequestContext, made: NewKey, *, old_ends: datetime | None
     ) -> None:
@@ -191,10 +205,10 @@ class KeysPages:
             for door in self._service_view.doors()
             if key.doors is None or door.name in key.doors
         ]
+        first, model = self._first_request(key, doors)
+        doors.sort(key=lambda door: door != first)
         bases = [(door.name, context.base + door.prefix) for door in doors]
-        models = [str(entry["id"]) for entry in self._service_view.models()]
-        usable = [each for each in models if key.models is None or each in key.models]
-        shown = snippets(bases[0][1], credential, (usable or [_NO_MODEL])[0]) if bases else ()
+        shown = snippets(bases[0][1], credential, model) if bases else ()
         if key.purpose is Purpose.MANAGEMENT:
             bases, shown = [], management_snippets(context.base, credential, key.project_id)
         await context.show(
@@ -205,6 +219,12 @@ class KeysPages:
             snippets=shown,
             old_ends=old_ends,
         )
+
+
+def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return the rank of a model for a first request: a free one first, a wildcard last."""
+    pricing = entry.get("pricing") or {}
+    return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
 
 
 def _holder(key: ApiKey) -> str:

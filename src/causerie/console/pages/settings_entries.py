@@ -154,6 +154,7 @@ DOORS = SettingsKind(
         ),
         SettingField("prefix", "Path", placeholder="/gateway/v1", group="Addresses"),
         SettingField("hosts", "Host names", "list", group="Addresses"),
+        SettingField("origins", "Origins of web pages", "list", group="Addresses"),
         *LIMITS,
         SettingField(
             "unknown_params",
@@ -164,6 +165,17 @@ DOORS = SettingsKind(
         ),
         SettingField(
             "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
+        ),
+        SettingField(
+            "cache_scope",
+            "Prompt cache",
+            "choice",
+            choices=(
+                ("", "as the kind of keys suggests"),
+                ("project", "each project reuses its own prompts"),
+                ("service", "everybody reuses prompts of everybody"),
+            ),
+            group="Requests",
         ),
     ),
     list_template="operator/doors.html",

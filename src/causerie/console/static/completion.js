@@ -21,6 +21,7 @@ export class Answer {
     this.finish = null;
     this.usage = null;
     this.id = "";
+    this.accepted = false; // the stream has begun, maybe before its first token
     this.firstAt = null;
     this.thoughtAt = null; // when the reasoning was over
     this.endedAt = null;
@@ -72,6 +73,21 @@ export class Answer {
   }
 }
 
+/** As fetch; where no response came, it says so in words for a person. */
+export async function reach(url, options) {
+  try {
+    return await fetch(url, options);
+  } catch (failure) {
+    if (failure.name === "AbortError") throw failure;
+    const why = globalThis.navigator?.onLine === false
+      ? "This device is not connected to a network."
+      : "The service does not answer: it may have stopped, or the network is interrupted.";
+    throw new Refused({ message: `${why} Try again.` }, 0);
+  }
+}
+
+const BROKEN = "The connection broke off before the answer was complete.";
+
 /** Feed an answer from a response; calls `seen` after every piece that arrived. */
 export async function read(response, answer, seen) {
   if (!response.ok) throw new Refused(await errorOf(response), response.status);
@@ -81,12 +97,14 @@ export async function read(response, answer, seen) {
     seen();
     return;
   }
+  answer.accepted = true;
+  seen();
   for await (const data of events(response.body)) {
     if (data === "[DONE]") return;
     answer.feed(JSON.parse(data));
     seen();
   }
-  throw new Refused({ message: "The connection broke off before the answer was complete." }, 0);
+  throw new Refused({ message: BROKEN }, 0);
 }
 
 /** The error in the body of a refusal. */
@@ -116,7 +134,9 @@ export async function* events(body) {
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch((failure) => {
+        throw failure.name === "AbortError" ? failure : new Refused({ message: BROKEN }, 0);
+      });
       rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
       const lines = rest.split(/\r\n|\n|\r(?!$)/);
       rest = lines.pop();

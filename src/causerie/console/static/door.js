@@ -1,6 +1,6 @@
 // A door of the service, as a page of the same service asks it: with a key, if it wants one.
 
-import { errorOf, Refused } from "./completion.js";
+import { errorOf, reach, Refused } from "./completion.js";
 
 export class Door {
   constructor(path) {
@@ -26,13 +26,13 @@ export class Door {
 
   /** The entries of its models; raises Refused, of which 401 asks for a key. */
   async models() {
-    const response = await fetch(`${this.path}/models`, { headers: this.headers(), cache: "no-cache" });
+    const response = await reach(`${this.path}/models`, { headers: this.headers(), cache: "no-cache" });
     if (!response.ok) throw new Refused(await errorOf(response), response.status);
     return (await response.json()).data;
   }
 
   complete(body, signal) {
-    return fetch(`${this.path}/chat/completions`, {
+    return reach(`${this.path}/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", ...this.headers() },
       body: JSON.stringify(body),

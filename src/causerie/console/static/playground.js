@@ -1,7 +1,7 @@
 // The playground: a conversation, its settings, and the request that they make.
 
 import { answerable, codeDialog } from "./code.js";
-import { Answer, read } from "./completion.js";
+import { Answer, reach, read } from "./completion.js";
 import { Picker } from "./picker.js";
 import { Turns } from "./turns.js";
 import { Settings } from "./settings.js";
@@ -47,7 +47,7 @@ async function ask() {
   running = new AbortController();
   refresh();
   try {
-    const response = await fetch(play.dataset.chat, {
+    const response = await reach(play.dataset.chat, {
       method: "POST",
       headers: { "content-type": "application/json", "x-form-token": token },
       body: JSON.stringify(body),

@@ -1,6 +1,6 @@
 // Chat with one model for visitors without an account: nothing is kept, and nothing can be set.
 
-import { Answer, read } from "./completion.js";
+import { Answer, reach, read } from "./completion.js";
 import { onSuggestion, showSuggestions } from "./suggestions.js";
 import { Turns } from "./turns.js";
 
@@ -21,7 +21,7 @@ function changed() {
 function complete(signal) {
   const messages = turns.messages().map(({ role, content }) => ({ role, content }));
   const token = document.querySelector("meta[name=form-token]").content;
-  return fetch(place.dataset.chat, {
+  return reach(place.dataset.chat, {
     method: "POST",
     headers: { "content-type": "application/json", "x-form-token": token },
     body: JSON.stringify({ messages }),

@@ -164,7 +164,8 @@ class Reply {
   /** How long nothing has come: a model that is not in memory is loaded first. */
   showWaiting() {
     const passed = Math.floor((performance.now() - this.begun) / 1000);
-    const doing = this.turns.isLoaded(this.model) ? "Waiting" : "Loading the model";
+    const waits = this.arriving?.accepted ? "Accepted, waiting for the first token" : "Waiting";
+    const doing = this.turns.isLoaded(this.model) ? waits : "Loading the model";
     this.state(passed < 2 ? doing : `${doing}, ${passed} s`);
     if (!this.node.isConnected && passed > 0) this.endWaiting(); // it was taken away
   }

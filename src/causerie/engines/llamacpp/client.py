@@ -153,7 +153,8 @@ class LlamaCppClient:
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
         pulse = pulse or Pulse()
-        async with self._slots.hold(self, request.prompt, request.max_tokens) as slot:
+        held = self._slots.hold(self, request.prompt, request.max_tokens, request.scope)
+        async with held as slot:
             if request.shared >= slot.read + LEAST_TOKENS:
                 await self._read_ahead(request.prompt[: request.shared], partial, pulse, slot)
             least = self._prefill.least_chunk(
@@ -236,7 +237,7 @@ class LlamaCppClient:
 
         It is one of those ``allowed``, by the probabilities that the model gives them.
         """
-        async with self._slots.hold(self, request.prompt, 1) as slot:
+        async with self._slots.hold(self, request.prompt, 1, request.scope) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
             body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:

@@ -61,9 +61,13 @@ def free_memory() -> int:
 
 @dataclass(slots=True)
 class StoredPrompt:
-    """One state: its file, its packed tokens, its bytes, and when it was used (a count)."""
+    """One state: its file, its packed tokens, its bytes, and when it was used (a count).
+
+    ``scope`` is that of the requests that may use it.
+    """
 
     file: int
+    scope: str
     tokens: bytes
     size: int
     used: int
@@ -84,34 +88,39 @@ class PromptStore:
         """Return the bytes of all states."""
         return sum(state.size for state in self._states)
 
-    def best(self, prompt: bytes) -> tuple[StoredPrompt | None, int]:
-        """Return the state that shares most of a packed prompt, and how many tokens."""
+    def best(self, scope: str, prompt: bytes) -> tuple[StoredPrompt | None, int]:
+        """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
         head = prompt[:_LEAST_BYTES]
-        alike = [state for state in self._states if state.tokens.startswith(head)]
+        alike = [state for state in self._of(scope) if state.tokens.startswith(head)]
         shared = [(common_tokens(state.tokens, prompt), state.used, state) for state in alike]
         tokens, _, state = max(shared, key=lambda each: each[:2], default=(0, 0, None))
         return state, tokens
 
-    def covers(self, tokens: bytes) -> bool:
-        """Return whether a state holds all of these packed tokens."""
-        return any(state.tokens.startswith(tokens) for state in self._states)
+    def covers(self, scope: str, tokens: bytes) -> bool:
+        """Return whether a state of a scope holds all of these packed tokens."""
+        return any(state.tokens.startswith(tokens) for state in self._of(scope))
 
     async def save(
-        self, engine: Engine, slot: int, tokens: bytes, needed: StoredPrompt | None = None
+        self,
+        engine: Engine,
+        slot: int,
+        scope: str,
+        tokens: bytes,
+        needed: StoredPrompt | None = None,
     ) -> None:
         """Keep the state of a slot that holds these tokens, if it is worth it and has room.
 
         No room is made by dropping the one that is ``needed``.
         """
         expected = token_count(tokens) * self.token_bytes
-        if len(tokens) < _LEAST_BYTES or self.covers(tokens):
+        if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return
-        for state in [one for one in self._states if tokens.startswith(one.tokens)]:
+        for state in [one for one in self._of(scope) if tokens.startswith(one.tokens)]:
             self._drop(state)
         if not self._has_room(expected, needed):
             return
         file = self._spare.pop() if self._spare else os.memfd_create("prompt")
-        state = StoredPrompt(file, tokens, expected, self._next_use())
+        state = StoredPrompt(file, scope, tokens, expected, self._next_use())
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
@@ -143,6 +152,9 @@ class PromptStore:
         for file in (*(state.file for state in self._states), *self._spare):
             os.close(file)
         self._states, self._spare = [], []
+
+    def _of(self, scope: str) -> list[StoredPrompt]:
+        return [state for state in self._states if state.scope == scope]
 
     def _has_room(self, size: int, needed: StoredPrompt | None) -> bool:
         """Return whether a state of this size fits, after old ones have made room for it."""

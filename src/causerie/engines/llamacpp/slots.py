@@ -9,6 +9,9 @@ Here every request names its slot, so that no prompt is lost that memory has roo
    that slot holds is copied to the store before.
 3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
 
+A prompt reuses nothing of another scope. The engine compares tokens by itself, so a slot that goes
+from one scope to another is emptied in between.
+
 Slots may share one cache that does not hold a whole context of each. A request that begins reserves
 what it may come to hold. Slots that nobody uses make room for that: those used longest ago are
 copied to the store and emptied. Otherwise the engine would empty some itself, and not copy them.
@@ -41,6 +44,10 @@ class Slot:
     id: int
     tokens: bytes = b""
     """What it held when the last request left it, packed."""
+    scope: str = ""
+    """Of what it holds."""
+    empty: bool = True
+    """It holds nothing, whatever is known of it."""
     asked: int = 0
     """Tokens of that request's prompt."""
     busy: bool = False
@@ -55,6 +62,10 @@ class Slot:
     """Tokens of them that were computed ahead of the request, and so are new in it."""
     made: list[int] = field(default_factory=list)
     """Tokens that the engine has generated."""
+
+    def shares(self, scope: str, tokens: bytes) -> int:
+        """Return how many tokens of a prompt it holds, for requests of a scope."""
+        return common_tokens(self.tokens, tokens) if self.scope == scope else 0
 
     def continued_by(self, shared: int) -> bool:
         """Return whether a prompt that shares so many tokens is the next of its conversation."""
@@ -101,7 +112,7 @@ class Slots:
 
     @asynccontextmanager
     async def hold(
-        self, engine: Engine, prompt: Sequence[int], max_tokens: int
+        self, engine: Engine, prompt: Sequence[int], max_tokens: int, scope: str = ""
     ) -> AsyncIterator[Slot]:
         """Yield the slot for a prompt and at most ``max_tokens`` behind it, once one is free.
 
@@ -109,21 +120,22 @@ class Slots:
         """
         tokens = packed(prompt)
         async with self._free:
-            slot, shared, stored = await self._taken(engine, tokens, len(prompt) + max_tokens)
+            cells = len(prompt) + max_tokens
+            slot, shared, stored = await self._taken(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._prepared(engine, slot, shared, stored))
+                slot.begin(await self._prepared(engine, slot, scope, shared, stored))
                 yield slot
             finally:
                 self._uses += 1
                 slot.leave(tokens, self._uses)
 
     async def _taken(
-        self, engine: Engine, tokens: bytes, cells: int
+        self, engine: Engine, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, StoredPrompt | None]:
         """Take the slot that is best for a prompt; others make room for its ``cells``."""
         async with self._choosing:
             free = [slot for slot in self._slots if not slot.busy]
-            slot, shared, stored = self._chosen(free, tokens)
+            slot, shared, stored = self._chosen(free, scope, tokens)
             before = slot.cells
             slot.busy, slot.finished, slot.cells = True, False, cells
             try:
@@ -144,15 +156,17 @@ class Slots:
                     "the engine's cache holds"
                 )
             oldest = min(idle, key=lambda slot: slot.used)
-            await self._store.save(engine, oldest.id, oldest.tokens, needed)
-            await engine.ask("POST", f"/slots/{oldest.id}?action=erase")
-            oldest.tokens, oldest.asked, oldest.cells = b"", 0, 0
+            await self._store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
+            await _erase(engine, oldest)
+            oldest.cells = 0
 
-    def _chosen(self, free: Sequence[Slot], tokens: bytes) -> tuple[Slot, int, StoredPrompt | None]:
+    def _chosen(
+        self, free: Sequence[Slot], scope: str, tokens: bytes
+    ) -> tuple[Slot, int, StoredPrompt | None]:
         """Return the slot, the tokens of the prompt that it will hold, and where they come from."""
-        found = [(common_tokens(slot.tokens, tokens), slot) for slot in free]
+        found = [(slot.shares(scope, tokens), slot) for slot in free]
         shared, own = max(found, key=lambda each: (each[0], -each[1].used))
-        stored, more = self._store.best(tokens)
+        stored, more = self._store.best(scope, tokens)
         oldest = min(free, key=lambda slot: slot.used)
         if stored is not None and more >= shared + LEAST_TOKENS:
             return oldest, more, stored
@@ -160,13 +174,21 @@ class Slots:
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
     async def _prepared(
-        self, engine: Engine, slot: Slot, shared: int, stored: StoredPrompt | None
+        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: StoredPrompt | None
     ) -> int:
         """Make the slot hold what was found; return how many tokens of the prompt it has then."""
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)
         if lost >= LEAST_TOKENS and not goes_on:
-            await self._store.save(engine, slot.id, slot.tokens, stored)
+            await self._store.save(engine, slot.id, slot.scope, slot.tokens, stored)
+        if slot.scope != scope and not slot.empty:
+            await _erase(engine, slot)
+        slot.scope, slot.empty = scope, False
         if stored is None:
             return shared
         return shared if await self._store.restore(engine, slot.id, stored) else 0
+
+
+async def _erase(engine: Engine, slot: Slot) -> None:
+    await engine.ask("POST", f"/slots/{slot.id}?action=erase")
+    slot.tokens, slot.asked, slot.empty = b"", 0, True

@@ -53,7 +53,7 @@ class _Generation:
         """Enter the server of choice, or the next one; raise :class:`EngineFailed`."""
         rest = self._rest()
         while True:
-            turn = self._turn = await self._choose(rest.prompt, self._tried)
+            turn = self._turn = await self._choose(rest.prompt, rest.scope, self._tried)
             self._answered = False
             self._tried.append(turn.member)
             try:

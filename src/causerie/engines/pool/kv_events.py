@@ -41,20 +41,30 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[Any] | None = None
-    """For each block what else than its tokens it depends on, such as images."""
+    """For each block what else than its tokens it depends on, such as images, or for the first one
+    of a prompt its salt.
+    """
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
     """Of models with several kinds of cache: which kind the group is of."""
 
     @property
+    def salt(self) -> str:
+        """Return the salt of a prompt that begins with these blocks; empty if it has none."""
+        match self.extra_keys:
+            case [[str(salt)], *_] if self.parent_block_hash is None:
+                return salt
+        return ""
+
+    @property
     def of_text(self) -> bool:
-        """Return whether a prompt of the same tokens is read from these blocks."""
+        """Return whether a prompt of the same tokens and salt is read from these blocks."""
         kind = self.kv_cache_spec_kind
         return (
             self.medium in (None, _GPU)
             and self.lora_id is None
             and self.lora_name is None
-            and not any(self.extra_keys or ())
+            and not any(self.extra_keys[1 if self.salt else 0 :] if self.extra_keys else ())
             and (kind is None or "full" in kind or kind.startswith("mla"))
         )
 

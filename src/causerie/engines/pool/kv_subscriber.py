@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 _REPLAY_SECONDS = 5.0  # for each batch that is sent again
 _PAUSE_SECONDS = 5.0  # after events that cannot be read
 _FRAMES = (3, 4)  # of a message: what stands before number and payload says nothing
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 1024 * 1024  # of a batch, decoded in one piece; a step of 64,000 tokens is half of it
 _HEARTBEAT_MS = 5_000
 _MISSING = "pyzmq is not installed; in a clone of Causerie: pip install '.[pool]'"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.engines.pool.kv_events import Cleared, EventBatch, Removed, Stored, UnreadableEvents
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended, root
 
 
 class KvView:
@@ -28,6 +28,8 @@ class KvView:
         """Return whether every block that is there is known."""
         self.block_size = 0
         """Of the cache, in tokens; 0 while nothing was stored."""
+        self.salted = False
+        """Events name the salts of prompts, which are their scopes."""
         self._index = index
         self._next: int | None = None  # number of the next batch
         self._ts = 0.0  # the latest of its batches
@@ -93,7 +95,9 @@ class KvView:
         if size < 1 or size % BLOCK or len(event.token_ids) != size * len(hashes):
             raise UnreadableEvents(f"blocks of {size} tokens cannot be compared with those here")
         self.block_size = size
-        before = self._end_of(event.parent_block_hash)
+        self.salted = self.salted or bool(event.salt)
+        parent = event.parent_block_hash
+        before = root(event.salt) if parent is None else self._end_of(parent)
         if before is None:
             return  # behind a block that was stored before this view began
         try:
@@ -109,10 +113,8 @@ class KvView:
             else:
                 self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
 
-    def _end_of(self, parent: int | bytes | None) -> int | None:
-        """Return the last block of the parent, 0 at the beginning, ``None`` if unknown."""
-        if parent is None:
-            return 0
+    def _end_of(self, parent: int | bytes) -> int | None:
+        """Return the last block of the parent, ``None`` if unknown."""
         blocks: Sequence[int] | None = self._blocks.get(hash(parent))
         return None if blocks is None else blocks[-1]
 

@@ -69,10 +69,11 @@ class MemberCache:
             cache.view.forget()
         self._changed()
 
-    def run(self, runs: Mapping[str, int]) -> int:
-        """Return how many of the first blocks of a prompt the member holds.
+    def run(self, runs: Mapping[str, int], scope: str = "") -> int:
+        """Return how many of the first blocks of a prompt in a scope the member holds.
 
-        With several ranks it is their mean, since vLLM chooses the rank.
+        With several ranks it is their mean, since vLLM chooses the rank. What was sent counts for a
+        scope too, as long as no event has named one: older servers keep theirs to themselves.
         """
         sent = runs.get(self._name, 0)
         source = self.source
@@ -80,7 +81,8 @@ class MemberCache:
             return sent
         each = [runs.get(cache.view.name, 0) for cache in self._caches]
         known = max(sum(each) // len(each), runs.get(self._running, 0))
-        return known if source == KV_EVENTS else max(known, sent)
+        told = not scope or any(cache.view.salted for cache in self._caches)
+        return known if source == KV_EVENTS and told else max(known, sent)
 
     def enter(self, blocks: Sequence[int]) -> None:
         """Record a prompt that is sent to the member; no event tells of it yet."""

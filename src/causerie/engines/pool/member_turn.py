@@ -16,18 +16,20 @@ from causerie.engines.supervised import SupervisedEngine
 class MemberTurn:
     """Of a prompt with these ``blocks``, of which the member has ``unread`` tokens to read.
 
-    ``left`` is called at the end.
+    ``before`` is the root of its chain of blocks; ``left`` is called at the end.
     """
 
     def __init__(
         self,
         at: Member,
         prompt: Sequence[int],
+        before: int,
         blocks: Sequence[int],
         unread: int,
         left: Callable[[Member], None],
     ) -> None:
         self._at = at
+        self._before = before
         self._blocks = blocks
         self._rest = prompt[len(blocks) * BLOCK :]  # the tokens that fill no block
         self._read = self._unread = unread
@@ -68,7 +70,7 @@ class MemberTurn:
             at.answered()
             at.cache.expect(self._read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
-            before = self._blocks[-1] if self._blocks else 0
+            before = self._blocks[-1] if self._blocks else self._before
             at.cache.holds(extended(before, [*self._rest, *made]))
         elif failure:
             at.failed(failure)

@@ -14,7 +14,7 @@ from causerie.engines.pool.kv_subscriber import KvEndpoint
 from causerie.engines.pool.member import Member
 from causerie.engines.pool.member_cache import MemberCache
 from causerie.engines.pool.member_turn import MemberTurn
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
 from causerie.engines.supervised import SupervisedEngine
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
@@ -73,27 +73,27 @@ class Members:
         await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
         await asyncio.gather(*self._ends)
 
-    async def choose(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
+    async def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
         """As :meth:`enter`, for those who may have to wait elsewhere."""
-        return self.enter(prompt, tried)
+        return self.enter(prompt, scope, tried)
 
-    def enter(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
-        """Give a prompt to a member.
+    def enter(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
+        """Give a prompt to a member, which reuses what it holds in this scope.
 
         It is none of those that were ``tried``. Raise :class:`EngineFailed` if there is no other.
         """
-        blocks = chain(prompt)
+        blocks = chain(prompt, scope)
         there = [member for member in self.ready() if member.name not in tried]
         awake = [member for member in there if not member.rests] or there
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
             raise self.nobody()
         found = self.index.runs(blocks)
-        runs = {member.name: member.cache.run(found) for member in able} if found else found
+        runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
         member.chosen = next(self._numbers)
-        turn = MemberTurn(member, prompt, blocks, unread, self._end_unused)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
             self._fit()
         return turn

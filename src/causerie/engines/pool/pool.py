@@ -149,9 +149,9 @@ class EnginePool:
         async with made as outputs:
             yield outputs
 
-    def enter(self, prompt: Sequence[int], tried: Collection[str]) -> MemberTurn:
+    def enter(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
         """Give a prompt to a member, for a generation that another process runs."""
-        return self._members.enter(prompt, tried)
+        return self._members.enter(prompt, scope, tried)
 
     def any(self) -> SupervisedEngine[Any]:
         """Return the engine of a member that is ready; raise :class:`EngineFailed`."""

@@ -25,16 +25,21 @@ _MOST_SETS = 65_536  # of members that are shared
 _MOST_BITS = 256  # beyond the members that there are
 
 
-def chain(tokens: Sequence[int], before: Sequence[int] = ()) -> list[int]:
-    """Return the blocks of the tokens; ``before`` are those of their beginning, if known.
+def chain(tokens: Sequence[int], scope: str = "") -> list[int]:
+    """Return the blocks of the tokens of a prompt in a scope.
 
     The last tokens that fill no block are left out. The hashes hold in this process only.
     """
-    return [*before, *extended(before[-1] if before else 0, tokens[len(before) * BLOCK :])]
+    return extended(root(scope), tokens)
+
+
+def root(scope: str) -> int:
+    """Return what stands before the first block of a prompt in a scope."""
+    return hash(scope) & _MASK if scope else 0
 
 
 def extended(previous: int, tokens: Sequence[int]) -> list[int]:
-    """Return the blocks of tokens that follow the block ``previous``, or 0 at the beginning."""
+    """Return the blocks of tokens that follow the block ``previous``, or a root."""
     blocks: list[int] = []
     whole = tokens[: len(tokens) // BLOCK * BLOCK]
     for (content,) in _each_block(array("I", whole).tobytes()):

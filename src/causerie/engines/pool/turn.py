@@ -35,8 +35,10 @@ class Turn(Protocol):
         ...
 
 
-Choose = Callable[[Sequence[int], Collection[str]], Awaitable[Turn]]
-"""Chooses for a prompt, none of the members that were tried; raises :class:`EngineFailed`."""
+Choose = Callable[[Sequence[int], str, Collection[str]], Awaitable[Turn]]
+"""Chooses for a prompt in a scope, none of the members that were tried; raises
+:class:`EngineFailed`.
+"""
 
 
 class SoleTurn:

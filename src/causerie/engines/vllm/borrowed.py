@@ -44,8 +44,8 @@ class BorrowedServer(Protocol):
         ...
 
 
-Borrow = Callable[[Sequence[int], Collection[str]], Awaitable[BorrowedServer]]
-"""Asks for a server for a prompt, none that was tried; raises :class:`EngineFailed`."""
+Borrow = Callable[[Sequence[int], str, Collection[str]], Awaitable[BorrowedServer]]
+"""Asks for a server for a prompt in a scope, none that was tried; raises :class:`EngineFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,10 @@ class BorrowedVllm(TokenEngine[_Connected]):
         for client in clients.values():
             await client.close()
 
-    async def _turn(self, prompt: Sequence[int], tried: Collection[str]) -> _BorrowedTurn:
-        borrowed = await self._borrow(prompt, tried)
+    async def _turn(
+        self, prompt: Sequence[int], scope: str, tried: Collection[str]
+    ) -> _BorrowedTurn:
+        borrowed = await self._borrow(prompt, scope, tried)
         try:
             client = await self._client(borrowed.server.place)
         except BaseException:

@@ -167,6 +167,8 @@ def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, A
         }
     if request.grammar is not None:
         body["structured_outputs"] = {"grammar": request.grammar}
+    if request.scope:
+        body["cache_salt"] = request.scope
     if request.logprobs is not None:
         body["logprobs"] = min(request.logprobs, MOST_ALTERNATIVES)
         body["return_tokens_as_token_ids"] = True

@@ -34,10 +34,10 @@ class Loan:
     """One generation of another process, from the choice of its server until its ``end``."""
 
     def __init__(
-        self, engine: ManagedEngine, prompt: Sequence[int], tried: Collection[str]
+        self, engine: ManagedEngine, prompt: Sequence[int], scope: str, tried: Collection[str]
     ) -> None:
         """Choose the server; raise :class:`EngineFailed` if there is none."""
-        self._turn = _chosen(engine, prompt, tried)
+        self._turn = _chosen(engine, prompt, scope, tried)
         try:
             self._engine = _vllm(self._turn.engine)
             self.server = LentServer(self._turn.member, self._engine.place, self._engine.context)
@@ -62,10 +62,10 @@ class Loan:
 
 
 def _chosen(
-    engine: ManagedEngine, prompt: Sequence[int], tried: Collection[str]
+    engine: ManagedEngine, prompt: Sequence[int], scope: str, tried: Collection[str]
 ) -> MemberTurn | SoleTurn:
     if isinstance(engine, EnginePool):
-        return engine.enter(prompt, tried)
+        return engine.enter(prompt, scope, tried)
     return SoleTurn(_vllm(engine))
 
 

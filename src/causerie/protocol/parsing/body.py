@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import MAX_DOCUMENTS, MAX_ID
 from causerie.protocol.parsing.declared import read
-from causerie.protocol.parsing.document import check_work, decode
+from causerie.protocol.parsing.document import (
+    check_work,
+    decode,
+    mark_halves,
+    unpaired_surrogates,
+)
 from causerie.protocol.parsing.fast_path import read_fast_path
 from causerie.protocol.parsing.fields import ObjectReader, shown, unsupported
+from causerie.protocol.parsing.function_names import name_changes, names_for_all, with_names
 from causerie.protocol.parsing.known import KNOWN, sift
-from causerie.protocol.parsing.messages import plain_length, read_messages
+from causerie.protocol.parsing.messages import message_values, plain_length, read_messages
 from causerie.protocol.parsing.output import read_output
+from causerie.protocol.parsing.past import mend, needs_mending
 from causerie.protocol.parsing.preferences import (
     ROUTER_FIELDS,
     read_models,
@@ -31,7 +42,7 @@ from causerie.protocol.parsing.sampling import (
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
 from causerie.protocol.preferences import INDIFFERENT
-from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.request import ChatRequest, Message, Tool
 from causerie.runtime.offload import LARGE
 
 
@@ -48,15 +59,28 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
             return request
     if len(body) <= SMALL:
         check_work(body, rules)
-    return read_fields(ObjectReader(decode(body)), rules, large=len(body) > LARGE)
+    large = len(body) > LARGE
+    try:
+        document, mark = decode(body), ""
+    except InvalidRequest:
+        marked, mark = mark_halves(body)
+        if not mark:
+            raise
+        document = decode(marked)
+    return read_fields(ObjectReader(document), rules, large=large, mark=mark)
 
 
-def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = False) -> ChatRequest:
-    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
+def read_fields(
+    fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
+) -> ChatRequest:
+    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one.
+
+    ``mark`` stands for halves of surrogate pairs, which are an error but in the past.
+    """
     _refuse_known(fields)
+    repaired = _repaired(fields, rules, mark)
+    fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
-    messages = read_messages(fields, rules)
-    tools = read_tools(fields)
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
     parallel = read(fields, "parallel_tool_calls")
@@ -90,10 +114,65 @@ def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = Fals
         fallbacks=fallbacks,
         preferences=read_preferences(fields, rules) if rules.router else INDIFFERENT,
         unlisted=unlisted,
+        function_names=repaired.function_names,
+        repairs=repaired.changes,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
     )
+
+
+class _Repaired(Struct, frozen=True):
+    """A request whose conversation and names of functions need no repair, and what was changed."""
+
+    fields: ObjectReader
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    function_names: Mapping[str, str] = {}
+    changes: Sequence[str] = ()
+
+
+def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
+    fields, messages, changes = _read_conversation(fields, rules, mark)
+    tools = read_tools(fields)
+    names = names_for_all(tools, messages)
+    if not names:
+        return _Repaired(fields, messages, tools, changes=changes)
+    fields = with_names(fields, names)
+    return _Repaired(
+        fields,
+        read_messages(enumerate(message_values(fields, rules))),
+        read_tools(fields),
+        {ours: name for name, ours in names.items()},
+        (*changes, *name_changes(tools, names)),
+    )
+
+
+def _read_conversation(
+    fields: ObjectReader, rules: ParsingRules, mark: str
+) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
+    """Return the fields with a conversation that needs no repair, its messages, and the repairs."""
+    if mark:
+        _check_halves({**fields.values, "messages": None}, mark)
+    values = message_values(fields, rules)
+    if not mark:
+        with suppress(InvalidRequest):
+            messages = read_messages(enumerate(values))
+            if not needs_mending(messages, values):
+                return fields, messages, ()
+    mended = mend(values, mark)
+    if mark:
+        _check_halves(mended.messages, mark)
+    messages = read_messages(mended.messages)
+    if mended.changes:
+        entries = [value for _, value in mended.messages]
+        fields = ObjectReader({**fields.values, "messages": entries})
+    return fields, messages, mended.changes
+
+
+def _check_halves(new: object, mark: str) -> None:
+    if mark.encode() in msgspec.json.encode(new):
+        raise unpaired_surrogates()
 
 
 def _asks(fields: ObjectReader, name: str) -> bool:

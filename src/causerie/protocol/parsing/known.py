@@ -19,10 +19,12 @@ from causerie.errors import InvalidRequest
 from causerie.protocol import parameters
 from causerie.protocol.declaration import declared
 from causerie.protocol.parsing.fields import unsupported
+from causerie.protocol.parsing.past import without_past
 from causerie.protocol.parsing.privileged import Privilege, privilege_of
 from causerie.protocol.parsing.rules import HINTS, REFUSED
 from causerie.protocol.request import Unlisted
 
+_MESSAGES = "messages"
 _MOST_NAMES = 32
 _LONGEST_PLACE = 256
 # No path that a configuration lists is longer.
@@ -125,23 +127,29 @@ def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unli
     return kept, Unlisted(body, tuple(found.names), found.more)
 
 
-def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest:
-    """Return the error for the first unlisted field; the body has at least one."""
-    place = next(_places(body, known, ""))[:_LONGEST_PLACE]
-    return unsupported(place, "Nobody who would answer knows it or gets it; leave it out.")
+def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
+    """Return the error for the first unlisted field of what is new, if it has one."""
+    place = next(_places(without_past(body), known, ""), None)
+    if place is None:
+        return None
+    advice = "Nobody who would answer knows it or gets it; leave it out."
+    return unsupported(place[:_LONGEST_PLACE], advice)
 
 
 class _Found:
     """The unlisted fields: the first ones by name, each once for all elements of an array."""
 
-    __slots__ = ("more", "names")
+    __slots__ = ("message", "more", "names")
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self.more = 0
+        self.message = 0  # index of the message that is read, if one is
 
     def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
         """Note ``count`` fields of an object; those that are ``null`` get no name."""
+        if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
+            path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
         for name in _unlisted(value, known):
             if len(self.names) >= _MOST_NAMES:
                 self.more += count
@@ -155,7 +163,10 @@ def _value(value: Any, known: Known, path: str, found: _Found) -> Any:
     if value.__class__ is dict:
         return _object(value, known, path, found)
     kept: list[Any] | None = None
+    are_messages = path == _MESSAGES
     for index, each in enumerate(value):
+        if are_messages:
+            found.message = index
         if each.__class__ is dict or each.__class__ is list:
             new = _value(each, known, path, found)
             if new is not each:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.body_types import MAX_NAME, MAX_PAST_CALLS
@@ -20,7 +20,7 @@ from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.reasoning import text_of
 from causerie.protocol.request import ImagePart, Message, Part, Role, TextPart, ToolCall
 
-_ROLES: Mapping[str, Role] = {
+ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -28,11 +28,11 @@ _ROLES: Mapping[str, Role] = {
     "tool": "tool",
 }
 _LONGEST_ADDRESS = 8192
-_MAX_PARTS = 4096
+MAX_PARTS = 4096
 _WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)
 _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_OF_PARTS = ("text", "refusal", "image_url")
+PARTS = ("text", "refusal", "image_url")
 _OTHER_PLACES = ("prompt", "input", "inputs", "contents", "message")  # for messages elsewhere
 _SEND_TEXT = 'Send `{"type": "text", "text": TEXT}`.'
 _SEND_IMAGE = 'Send `{"type": "image_url", "image_url": {"url": URL}}`.'
@@ -51,8 +51,8 @@ _OTHER_PARTS: Mapping[str, str] = {
 """Types of parts of other APIs, and what to send here."""
 
 
-def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...]:
-    """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
+def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
+    """Return the messages as sent; raises :class:`InvalidRequest` if they are no list of some."""
     values = body.get("messages")
     if values is None:
         instead = next((f" instead of `{name}`" for name in _OTHER_PLACES if body.has(name)), "")
@@ -65,9 +65,14 @@ def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...
         raise wrong_value(
             "messages", f"holds {len(values)} messages; at most {rules.max_messages} are allowed."
         )
+    return values
+
+
+def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
+    """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
     known_calls: set[str] = set()
     messages = []
-    for index, value in enumerate(values):
+    for index, value in values:
         message = _message(_message_object(value, index), known_calls)
         if message.tool_calls:
             known_calls.update(call.id for call in message.tool_calls)
@@ -108,13 +113,13 @@ def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
 
 
 def _role(fields: ObjectReader) -> Role:
-    value = fields.required_string("role", expected=f"one of {', '.join(_ROLES)}")
+    value = fields.required_string("role", expected=f"one of {', '.join(ROLES)}")
     if value == "function":
         raise unsupported(fields.param("role"), _SEND_RESULT)
-    role = _ROLES.get(value)
+    role = ROLES.get(value)
     if role is None:
         raise wrong_value(
-            fields.param("role"), f"must be one of {', '.join(_ROLES)}, not {shown(value)}."
+            fields.param("role"), f"must be one of {', '.join(ROLES)}, not {shown(value)}."
         )
     return role
 
@@ -122,9 +127,9 @@ def _role(fields: ObjectReader) -> Role:
 def _assistant(fields: ObjectReader, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
-    content = _content(fields, "assistant")
+    content, refusal = _content(fields, "assistant"), fields.string("refusal")
     if content is None:
-        content = fields.string("refusal")  # said instead, as clients send it back
+        content = refusal  # said instead, as clients send it back
     reasoning = _reasoning(fields)
     calls = tuple(_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
@@ -140,13 +145,13 @@ def _reasoning(fields: ObjectReader) -> str | None:
     if reasoning is None:
         reasoning = fields.string("reasoning")
     if fields.has("reasoning_details"):
-        blocks = [block.values for block in fields.objects("reasoning_details", most=_MAX_PARTS)]
+        blocks = [block.values for block in fields.objects("reasoning_details", most=MAX_PARTS)]
         reasoning = reasoning or text_of(blocks)
     return reasoning
 
 
 def _call(fields: ObjectReader) -> ToolCall:
-    if fields.has("type") and fields.get("type") != "function":
+    if fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
     fields.child("extra_content")  # goes to its provider as it is
     function = fields.required_object("function", "an object with `name` and `arguments`")
@@ -160,7 +165,7 @@ def _call(fields: ObjectReader) -> ToolCall:
         )
     return ToolCall(
         id=fields.required_string("id", most=MAX_NAME),
-        name=function.required_string("name", most=MAX_NAME),
+        name=function.required_string("name"),
         arguments=function.string("arguments") or "",
     )
 
@@ -187,24 +192,25 @@ def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
     if not isinstance(value, list):
         text = "a string (JSON as text)" if role == "tool" else "a string"
         raise wrong_type(param, f"{text} or an array of parts", value)
-    if len(value) > _MAX_PARTS:
-        raise wrong_value(param, f"holds {len(value)} parts; at most {_MAX_PARTS} are allowed.")
+    if len(value) > MAX_PARTS:
+        raise wrong_value(param, f"holds {len(value)} parts; at most {MAX_PARTS} are allowed.")
     if not value:
         return ""
     objects = (
         as_object(part, f"{param}[{index}]", "an object with a `type`")
         for index, part in enumerate(value)
     )
-    return tuple(_part(part, role) for part in objects)
+    return tuple(read_part(part, role) for part in objects)
 
 
-def _part(fields: ObjectReader, role: Role) -> Part:
+def read_part(fields: ObjectReader, role: Role) -> Part:
+    """Return one part of a message's content; raises :class:`InvalidRequest`."""
     sort = fields.required_string("type", expected="`text` or `image_url`")
-    if sort not in _OF_PARTS or (sort == "refusal" and role != "assistant"):
+    if sort not in PARTS or (sort == "refusal" and role != "assistant"):
         kinds = f"Parts are `text` and `image_url`, not {shown(sort)}."
         advice = _OTHER_PARTS.get(sort)
         raise unsupported(fields.param("type"), f"{kinds} {advice}" if advice else kinds)
-    for name in _OF_PARTS:
+    for name in PARTS:
         if name != sort and fields.has(name):  # which a server may read all the same
             raise wrong_value(fields.param(name), f"belongs to a part of type `{name}`.")
     if sort != "image_url":

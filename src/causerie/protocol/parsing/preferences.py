@@ -58,8 +58,9 @@ def read_preferences(fields: ObjectReader, rules: ParsingRules) -> Preferences:
             raise unsupported(name, "Messages and replies are never altered here; leave it out.")
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
-    if unlisted is not None and unlisted.names and rules.reject_unknown:
-        raise refusal(own, _KNOWN)
+    strict = unlisted is not None and unlisted.names and rules.reject_unknown
+    if strict and (refused := refusal(own, _KNOWN)) is not None:
+        raise refused
     dropped = () if unlisted is None else tuple(unlisted.changes)
     provider = fields.child("provider")
     if provider is None:

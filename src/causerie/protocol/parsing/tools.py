@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
-from causerie.protocol.body_types import MAX_TOOLS
+from causerie.protocol.body_types import MAX_FUNCTION_NAME, MAX_TOOLS
 from causerie.protocol.parsing.fields import (
     ObjectReader,
     as_object,
@@ -17,7 +16,6 @@ from causerie.protocol.parsing.fields import (
 )
 from causerie.protocol.request import Tool, ToolChoice
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _TOOL = 'an object like {"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
 _NAMED = '{"type": "function", "function": {"name": NAME}}'
 _MODES: dict[str, Literal["none", "auto", "required"]] = {
@@ -46,12 +44,7 @@ def _tool(fields: ObjectReader) -> Tool:
     if sort != "function":
         raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
     function = fields.required_object("function", "an object with `name` and `parameters`")
-    name = function.required_string("name")
-    if not _NAME.fullmatch(name):
-        raise wrong_value(
-            function.param("name"),
-            "must be 1 to 64 letters, digits, underscores or hyphens (a-z, A-Z, 0-9, _, -).",
-        )
+    name = function.required_string("name", most=MAX_FUNCTION_NAME)
     parameters = function.child("parameters")
     return Tool(
         name=name,

@@ -6,8 +6,6 @@ the API demands. Blocks of reasoning go back to the places that they had among t
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,11 +18,11 @@ FORMAT = "anthropic-claude-v1"
 """Marks blocks of reasoning that came from this API, as the well-known router does."""
 
 _FORMATS = (FORMAT, "unknown", None)
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
 )
+_SILENCE = "…"
 _MEDIA = {"image/jpg": "image/jpeg"}
 
 Entry = Mapping[str, Any]
@@ -46,6 +44,10 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
             system += _content(message.get("content"))
             continue
         role, blocks = _turn(draft, message)
+        if not blocks and role == "user" and message is messages[-1]:
+            blocks = [_silence(draft)]
+        if role == "assistant" and blocks and not made:
+            made.append({"role": "user", "content": [_silence(draft)]})
         if made and made[-1]["role"] == role:
             made[-1]["content"] += blocks
         elif blocks:
@@ -55,11 +57,17 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     return system, made
 
 
+def _silence(draft: RequestDraft) -> Block:
+    """Return the block of a user who says nothing, where the API demands that one does."""
+    draft.changes.append("messages.content added")
+    return {"type": "text", "text": _SILENCE}
+
+
 def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
     if message["role"] == "assistant":
         return "assistant", _assistant(draft, message)
     if message["role"] == "tool":
-        return "user", [_result(draft, message)]
+        return "user", [_result(message)]
     return "user", list(_content(message.get("content")))
 
 
@@ -70,7 +78,7 @@ def _assistant(draft: RequestDraft, message: Entry) -> list[Block]:
         others.append(
             {
                 "type": "tool_use",
-                "id": _id(draft, call["id"]),
+                "id": call["id"],
                 "name": function["name"],
                 "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
             }
@@ -116,10 +124,10 @@ def _in_place(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Ite
     yield from rest
 
 
-def _result(draft: RequestDraft, message: Entry) -> Block:
+def _result(message: Entry) -> Block:
     """The result of a call; it is cached as a whole where its last part is to be."""
     content = list(_content(message.get("content")))
-    result: Block = {"type": "tool_result", "tool_use_id": _id(draft, message["tool_call_id"])}
+    result: Block = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
     if content:
         marks = [mark for part in content if (mark := part.pop("cache_control", None))]
         result["content"] = content
@@ -151,14 +159,6 @@ def _source(url: str) -> Block:
     head, _, data = url.partition(",")
     media = head[len("data:") :].partition(";")[0].lower()
     return {"type": "base64", "media_type": _MEDIA.get(media, media), "data": data}
-
-
-def _id(draft: RequestDraft, identifier: str) -> str:
-    """An id of the characters that the API takes; the same one for the same id."""
-    if _ID.fullmatch(identifier):
-        return identifier
-    draft.changes.append("messages.tool_calls.id rewritten")
-    return f"toolu_{hashlib.sha256(identifier.encode()).hexdigest()[:24]}"
 
 
 def _strip_end(draft: RequestDraft, made: list[Block]) -> None:

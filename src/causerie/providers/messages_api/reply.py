@@ -6,7 +6,6 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -25,18 +24,10 @@ from causerie.providers.wire import (
     ProviderPromptDetails,
     ProviderUsage,
     Tokens,
+    is_nothing,
 )
 
 _MOST_BLOCKS = 4096
-_REASONS: Mapping[str, str] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
 
 
 class OutputDetails(Struct, gc=False):
@@ -114,14 +105,14 @@ class MessagesReader:
             case "message_delta":
                 told = self._told(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
-                    told.choices = [ProviderChoice(finish_reason=_reason(event.delta.stop_reason))]
+                    told.choices = [ProviderChoice(finish_reason=event.delta.stop_reason)]
                 return told
             case "message_stop":
                 self.ended = True
             case "error":
                 return ProviderChunk(error=event.error or {"type": "api_error"})
-            case "":
-                raise ValueError("no event of the Messages API")
+            case "" if not is_nothing(event.error):
+                return ProviderChunk(error=event.error)
         return ProviderChunk()
 
     def _whole(self, message: ReplyMessage) -> ProviderChunk:
@@ -132,8 +123,7 @@ class MessagesReader:
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
         chunk = self._told(message.usage)
-        reason = _reason(message.stop_reason)
-        chunk.choices = [ProviderChoice(message=delta, finish_reason=reason)]
+        chunk.choices = [ProviderChoice(message=delta, finish_reason=message.stop_reason)]
         return chunk
 
     def _block(self, index: int, block: ContentBlock) -> ProviderDelta:
@@ -210,7 +200,3 @@ def _thought(index: int, text: str, signature: str) -> ProviderDelta:
 
 def _details(block: dict[str, Any]) -> ProviderDelta:
     return ProviderDelta(reasoning_details=[block | {"format": FORMAT}])
-
-
-def _reason(reason: str | None) -> str:
-    return _REASONS.get(reason or "", "stop")

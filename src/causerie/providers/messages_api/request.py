@@ -43,6 +43,10 @@ def messages_fields(draft: RequestDraft) -> Fields:
     if given.get("tools"):
         fields["tools"] = [_tool(tool) for tool in given["tools"]]
         _choice(given, fields)
+    elif called := _called(fields["messages"]):
+        fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+        fields["tool_choice"] = {"type": "none"}
+        draft.changes.append("tools added, which earlier messages call")
     _output(given, fields)
     return fields
 
@@ -68,6 +72,12 @@ def _tool(tool: Mapping[str, Any]) -> Fields:
     for holder in (function, tool):  # with what the operator has allowed
         made |= {name: holder[name] for name in holder.keys() - _OF_A_TOOL if holder[name]}
     return made
+
+
+def _called(messages: list[Fields]) -> list[str]:
+    """Return the names of the functions of earlier calls; the API demands that they are defined."""
+    blocks = (block for message in messages for block in message["content"])
+    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
 
 def _choice(given: Mapping[str, Any], fields: Fields) -> None:

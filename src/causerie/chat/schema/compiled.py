@@ -1,0 +1,134 @@
+"""The patterns and formats of one schema, compiled once, to check strings by them.
+
+The library matches by derivatives and never goes back, but it makes a state of about a kilobyte for
+each new character, and each of its calls holds the interpreter's lock. So texts are given to it in
+pieces, processor time is measured and charged to whoever asks, and what has been compiled is
+forgotten schema by schema where it takes too much memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from functools import lru_cache
+from threading import Lock
+from time import thread_time
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+STEP_SECONDS = 20e-6  # of processor time
+HEADER = "%llguidance {}\nstart: "
+_PIECE = 256  # bytes in one call of the library: 3 ms with the worst patterns that are known
+_COMPILED_BYTES = 50_000  # of a pattern
+_STATE_BYTES = 1_300  # for each byte that was matched
+_MOST_BYTES = 32_000_000  # of one schema
+MOST_KEPT_BYTES = 64_000_000  # of all schemas together
+
+
+class TooMuchWork(Exception):
+    """More work than whoever asked allows, or than the library does."""
+
+
+class Work:
+    """The steps that may still be taken. Copies of what uses it share it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __copy__(self) -> Work:
+        return self
+
+    def spend(self, steps: int) -> None:
+        """Take steps; raise :class:`TooMuchWork` where fewer are left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchWork
+
+
+class CompiledPatterns:
+    """Patterns and formats of one schema. They are compiled when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._matchers: dict[tuple[str, str], LLMatcher] = {}
+        self.bytes = 0
+        """Memory that they take, by estimate."""
+
+    def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
+        """Return whether a string has a ``pattern`` or ``format``; raise :class:`TooMuchWork`."""
+        began = thread_time()
+        matcher = self._matchers.get((keyword, rule))
+        if matcher is None:
+            schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
+            matcher = matcher_of(f"{HEADER}%json {schema}")
+            self._matchers[keyword, rule] = matcher
+            self.bytes += _COMPILED_BYTES
+            work.spend(_steps_since(began))
+        quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        self.bytes += len(quoted) * _STATE_BYTES
+        if self.bytes > _MOST_BYTES:
+            self.forget()
+        _kept.use(self)
+        return follows(quoted, matcher, work)
+
+    def forget(self) -> None:
+        """Drop all that has been compiled."""
+        self._matchers, self.bytes = {}, 0
+
+
+class _Kept:
+    """The compiled patterns of all schemas; those that were not used for longest go first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._bytes: OrderedDict[CompiledPatterns, int] = OrderedDict()
+        self._in_all = 0
+
+    def use(self, patterns: CompiledPatterns) -> None:
+        """Note that the patterns of a schema are used, and what they take now."""
+        with self._lock:
+            self._in_all += patterns.bytes - self._bytes.pop(patterns, 0)
+            self._bytes[patterns] = patterns.bytes
+            while self._in_all > MOST_KEPT_BYTES and len(self._bytes) > 1:
+                oldest, size = self._bytes.popitem(last=False)
+                oldest.forget()
+                self._in_all -= size
+
+
+_kept = _Kept()
+
+
+def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
+    """Return whether a grammar admits the whole text; raise :class:`TooMuchWork`."""
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        return False
+    began, reader = thread_time(), matcher.deep_copy()
+    for at in range(0, len(raw), _PIECE):
+        piece = list(raw[at : at + _PIECE])
+        taken = reader.try_consume_tokens(piece)
+        now = thread_time()
+        work.spend(1 + int((now - began) / STEP_SECONDS))
+        began = now
+        if reader.is_error():  # of the work that the library bounds
+            raise TooMuchWork
+        if taken < len(piece):
+            return False
+    return reader.is_accepting()
+
+
+def matcher_of(grammar: str) -> LLMatcher:
+    """Return a matcher of a grammar whose tokens are bytes."""
+    limits = LLParserLimits(verbose_errors=False)
+    return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
+
+
+def _steps_since(began: float) -> int:
+    return 1 + int((thread_time() - began) / STEP_SECONDS)
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> LLTokenizer:
+    return LLTokenizer("byte")
