@@ -89,7 +89,8 @@ class EventDecoder:
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
-            if event := piece[6:-2].removesuffix(b"\r"):
+            event = piece[6:-2]
+            if event and event.find(b"\r") < 0:  # which ends a line as well
                 self._started = True
                 return event
         return None
