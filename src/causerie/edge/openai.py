@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -27,11 +28,12 @@ from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload, work_of
+from causerie.runtime.offload import offload, work_of
 
 log = structlog.get_logger(__name__)
+_Parsed = TypeVar("_Parsed", ChatRequest, ChatRequest | None)
 
 
 def _unix_time() -> int:
@@ -107,10 +109,9 @@ class OpenAI:
                 body = (
                     written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 )
-                if len(body) <= LARGE:
-                    request = self._read(body, door, request_hints)
-                else:
-                    request = await offload(self._read, body, door, request_hints)
+                request = self._read(parse_at_once, body, door, request_hints)
+                if request is None:
+                    request = await offload(self._read, parse, body, door, request_hints)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
@@ -138,13 +139,19 @@ class OpenAI:
             return PlainAnswer()
         return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
 
-    def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
+    def _read(
+        self,
+        read: Callable[[bytes, ParsingRules], _Parsed],
+        body: bytes,
+        door: MountedDoor,
+        request_hints: RequestHints,
+    ) -> _Parsed:
         """The request; its session is that of a header where its body names none."""
         rules = self._known.get(door.name) or self._rules(door)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
-        request = parse(body, rules)
-        if request_hints.session and request.session_id is None:
+        request = read(body, rules)
+        if request is not None and request_hints.session and request.session_id is None:
             request = structs.replace(request, session_id=request_hints.session)
         return request
 

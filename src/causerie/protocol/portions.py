@@ -38,7 +38,7 @@ def in_portions(batch: Batch) -> list[Batch]:
     for event in batch:
         for piece in _pieces(event):
             size = _size(piece)
-            if size > room and portion:
+            if (size > room or len(portion) == _EVENTS) and portion:
                 portions.append(portion)
                 portion, room = [], PORTION
             portion.append(piece)
