@@ -27,8 +27,8 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 class Passed(Struct):
     """The events of one reply that went out, over all targets that made it.
 
-    Batches that are passed on are appended to ``batches``; once these are ``MANY``, or one is ``LONG``,
-    they are to be put together.
+    Batches that are passed on are appended to ``batches``. Once these are ``MANY``, or one is
+    longer than ``LONG``, they are to be put together.
     """
 
     batches: list[Batch] = []
