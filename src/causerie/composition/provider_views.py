@@ -41,7 +41,7 @@ class ProviderViews:
         self._stats_of = stats_of
         self._target_states = {one.name: one for one in stats_of.targets()}
         self._turns = Turns()
-        self._targets: dict[str, dict[str, str]] = {}  # models by target, by provider
+        self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
         self._serving: dict[str, list[Serving]] = {}
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import msgspec
 import structlog
@@ -21,7 +20,7 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.request_hints import NO_HINTS, RequestHints, hints_of
+from causerie.edge.request_hints import NO_HINTS, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
@@ -33,7 +32,6 @@ from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload, work_of
 
 log = structlog.get_logger(__name__)
-_Parsed = TypeVar("_Parsed", ChatRequest, ChatRequest | None)
 
 
 def _unix_time() -> int:
@@ -109,9 +107,12 @@ class OpenAI:
                 body = (
                     written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 )
-                request = self._read(parse_at_once, body, door, request_hints)
-                if request is None:
-                    request = await offload(self._read, parse, body, door, request_hints)
+                rules = self._known.get(door.name) or self._rules(door)
+                if request_hints.strict:
+                    rules = structs.replace(rules, reject_unknown=True)
+                request = parse_at_once(body, rules) or await offload(parse, body, rules)
+                if request_hints.session and request.session_id is None:
+                    request = structs.replace(request, session_id=request_hints.session)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
@@ -138,22 +139,6 @@ class OpenAI:
         if not request.stream:
             return PlainAnswer()
         return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
-
-    def _read(
-        self,
-        read: Callable[[bytes, ParsingRules], _Parsed],
-        body: bytes,
-        door: MountedDoor,
-        request_hints: RequestHints,
-    ) -> _Parsed:
-        """The request; its session is that of a header where its body names none."""
-        rules = self._known.get(door.name) or self._rules(door)
-        if request_hints.strict:
-            rules = structs.replace(rules, reject_unknown=True)
-        request = read(body, rules)
-        if request is not None and request_hints.session and request.session_id is None:
-            request = structs.replace(request, session_id=request_hints.session)
-        return request
 
     def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
         """Answer it here."""
