@@ -20,7 +20,7 @@ from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
 from causerie.protocol.parsing.past import NO_RESULT, is_object, needs_mending
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialects import DIALECTS
@@ -443,3 +443,27 @@ async def test_repairs_are_told_also_where_the_provider_fails(tmp_path: Path) ->
         status, headers, _ = await there.ask("/gateway/v1", "fast", messages=past)
         assert status != 200
         assert headers["x-request-changes"] == "messages[1].content emptied"
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "assistant", "content": None},
+        {"role": "tool", "content": "x"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 20},
+        {"role": "assistant", "content": ["x"] * 60},
+    ],
+    ids=["null", "results", "calls", "parts"],
+)
+def test_a_long_history_is_not_mended_in_the_event_loop(turn: dict[str, Any]) -> None:
+    """What is mended there is at most 32 KB."""
+    size, rules = len(json.dumps(turn)), ParsingRules()
+    few, many = (body_of([USER, *[turn] * (most // size), USER]) for most in (30_000, 36_000))
+    assert parse_at_once(few, rules) == parse(few, rules)
+    assert parse_at_once(many, rules) is None
+    assert parse(many, rules).large
+
+
+def test_plain_text_is_read_in_the_event_loop() -> None:
+    body = body_of([USER] * 3_000)
+    assert parse_at_once(body, ParsingRules()) == parse(body, ParsingRules())

@@ -21,6 +21,7 @@ from causerie.protocol.events import (
 
 PORTION = 64 * 1024
 """The size of what is handed on at once, about, in characters."""
+_EVENTS = 4096  # however short each is
 _TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
 _CALL_SIZE = 64  # likewise, as a call without its name and arguments
@@ -37,7 +38,7 @@ def in_portions(batch: Batch) -> list[Batch]:
     for event in batch:
         for piece in _pieces(event):
             size = _size(piece)
-            if size > room and portion:
+            if (size > room or len(portion) == _EVENTS) and portion:
                 portions.append(portion)
                 portion, room = [], PORTION
             portion.append(piece)
@@ -79,7 +80,7 @@ def is_large(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
-    return sum(map(_size, batch)) > PORTION
+    return len(batch) > _EVENTS or sum(map(_size, batch)) > PORTION
 
 
 def _size(event: Event) -> int:

@@ -284,5 +284,5 @@ def _is_full(
 ) -> bool:
     if status in _FULL or (status == 413 and _marks(error) & _RATE_LIMITED):
         return True
-    loads = "retry-after" in headers or delay is not None or error.get("type") in _LOADING
+    loads = "retry-after" in headers or delay is not None or bool(_marks(error) & _LOADING)
     return status == 503 and loads
