@@ -78,7 +78,7 @@ class EventDecoder:
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
                 self._started = True
                 return events
-        if self._behind_cr or piece.find(b"\r") >= 0:
+        if (self._behind_cr and piece) or piece.find(b"\r") >= 0:
             piece = self._with_line_feeds(piece)
         events = self._lines(piece)
         self._between = not self._rest and not self._data and not self._name
@@ -89,7 +89,8 @@ class EventDecoder:
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
-            if event := piece[6:-2].removesuffix(b"\r"):
+            event = piece[6:-2]
+            if event and event.find(b"\r") < 0:  # which ends a line as well
                 self._started = True
                 return event
         return None
