@@ -92,7 +92,7 @@ def test_a_turn_that_says_nothing_is_empty(message: dict[str, Any], change: str)
     request = read(USER, message, USER)
     assert request.messages[1].text == ""
     assert request.messages[1].tool_calls == ()
-    assert change in request.repairs
+    assert change in request.changes
     sent: Any = request.document
     assert sent["messages"][1]["content"] == ""
 
@@ -118,7 +118,7 @@ def test_texts_of_other_apis_are_kept() -> None:
 def test_arguments_are_an_object(given: Any, there: str) -> None:
     request = read(USER, calling(call(arguments=given)), result())
     assert request.messages[1].tool_calls[0].arguments == there
-    assert request.repairs == ("messages[1].tool_calls[0].function.arguments repaired",)
+    assert request.changes == ("messages[1].tool_calls[0].function.arguments repaired",)
 
 
 def test_an_id_of_two_turns_becomes_two() -> None:
@@ -130,7 +130,7 @@ def test_an_id_of_two_turns_becomes_two() -> None:
     assert first == "sh:0"
     assert second != first
     assert [one.tool_call_id for one in request.messages if one.role == "tool"] == [first, second]
-    assert request.repairs == (
+    assert request.changes == (
         "messages[4].tool_calls[0].id rewritten", "messages[5].tool_call_id rewritten",
     )  # fmt: skip
 
@@ -161,13 +161,13 @@ def test_results_stand_behind_their_calls_in_their_order() -> None:
     assert shape == [
         ("user", None), ("assistant", None), ("tool", "a"), ("tool", "b"), ("user", None),
     ]  # fmt: skip
-    assert {"messages[1] moved", "messages[4] moved"} <= set(request.repairs)
+    assert {"messages[1] moved", "messages[4] moved"} <= set(request.changes)
 
 
 def test_a_call_without_a_result_has_one() -> None:
     request = read(USER, calling(call("a"), call("b")), result("b"), USER)
     assert [one.content for one in request.messages[2:4]] == [NO_RESULT, "1"]
-    assert request.repairs[0] == "messages[1].tool_calls[0] result added"
+    assert request.changes[0] == "messages[1].tool_calls[0] result added"
 
 
 def test_a_result_without_a_call_has_one() -> None:
@@ -177,7 +177,7 @@ def test_a_result_without_a_call_has_one() -> None:
         ("user", []), ("assistant", ["clock"]), ("tool", []), ("assistant", ["unknown"]),
         ("tool", []), ("user", []),
     ]  # fmt: skip
-    assert request.repairs[:2] == ("messages[1] call added", "messages[2] call added")
+    assert request.changes[:2] == ("messages[1] call added", "messages[2] call added")
 
 
 def test_halves_of_pairs_are_replaced_in_the_past_alone() -> None:
@@ -185,7 +185,7 @@ def test_halves_of_pairs_are_replaced_in_the_past_alone() -> None:
     asked = read(USER, half, {**USER, "content": "\ud83d\ude00 \\ud83d \0"})
     assert asked.messages[1].content == "cut \ufffd"
     assert asked.messages[2].content == "\U0001f600 \\ud83d \0"
-    assert asked.repairs == ("messages[1].content repaired",)
+    assert asked.changes == ("messages[1].content repaired",)
     written = calling(call(arguments='{"a":"\udc00"}'))
     call_made = read(USER, written, result(content="\udfff")).messages[1].tool_calls[0]
     assert call_made.arguments == '{"a":"\ufffd"}'
@@ -234,7 +234,7 @@ def test_names_of_tool_servers_are_mapped_and_back() -> None:
     assert [request.function_names.get(name, name) for name in ours] == NAMES
     assert request.tool_choice.allowed == tuple(ours[:3])
     assert request.messages[1].tool_calls[0].name == ours[2]
-    assert f"tools[2].function.name->{ours[2]}" in request.repairs
+    assert f"tools[2].function.name->{ours[2]}" in request.changes
     sent: Any = json.loads(outgoing(request, DIALECTS["causerie"], "m").body)
     assert [tool["function"]["name"] for tool in sent["tools"]] == ours
     allowed = sent["tool_choice"]["allowed_tools"]["tools"]
@@ -246,7 +246,7 @@ def test_names_of_tool_servers_are_mapped_and_back() -> None:
 def test_an_ordinary_history_is_not_touched() -> None:
     messages = [USER, calling(call(), content=""), result(), {"role": "assistant", "content": "x"}]
     request = read(*messages, USER, tools=TOOLS[:2])
-    assert (request.repairs, request.function_names) == ((), {})
+    assert (request.changes, request.function_names) == ((), {})
     assert request.document["messages"] == [*messages, USER]
 
 
@@ -345,7 +345,7 @@ def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool
     sent: Any = request.document
     assert not needs_mending(request.messages, sent["messages"])
     again = parse(msgspec.json.encode({**sent, "model": "m"}), ParsingRules())
-    assert not again.repairs
+    assert not again.changes
     assert [*map(fields_of, again.messages)] == [*map(fields_of, request.messages)]
     further = parse(
         body_of([*messages, {"role": "assistant", "content": "x"}, USER]), ParsingRules()

@@ -23,8 +23,8 @@ from causerie.chat.schema import regex
 from causerie.chat.schema.compiled import (
     HEADER,
     CompiledPatterns,
-    TooMuchWork,
     Work,
+    WorkExceeded,
     follows,
     matcher_of,
 )
@@ -78,7 +78,7 @@ class CheckedSchema:
         return CheckedSchema(rules, self.patterns)
 
     def fault(self, value: object, work: Work) -> Fault | None:
-        """Return what a decoded document breaks; raise :class:`TooMuchWork` if that is unknown."""
+        """Return what a decoded document breaks; raise :class:`WorkExceeded` if that is unknown."""
         definitions = self.rules.get("$defs")
         known = definitions if isinstance(definitions, Mapping) else {}
         try:
@@ -86,7 +86,7 @@ class CheckedSchema:
         except _Wrong as wrong:
             return Fault(str(wrong), wrong.pointer or "#")
         except RecursionError:
-            raise TooMuchWork from None
+            raise WorkExceeded from None
         return None
 
     def fault_of_text(self, text: str, work: Work) -> str | None:
@@ -102,12 +102,12 @@ class CheckedSchema:
 async def decided(check: Callable[[Work], _T], characters: int) -> _T:
     """Return what a check says of texts of that length, made beside the event loop if it is long.
 
-    Raises :class:`TooMuchWork` if it is longer still.
+    Raises :class:`WorkExceeded` if it is longer still.
     """
     if characters <= _LARGE:
         try:
             return check(Work(AT_ONCE))
-        except TooMuchWork:
+        except WorkExceeded:
             pass
     return await offload(check, Work(MOST_STEPS))
 

@@ -97,7 +97,7 @@ def _targets(targets: Sequence[TargetState]) -> str:
     return ", ".join(sorted(each.name for each in targets)[:10])
 
 
-class UsageReports:
+class ImpossibleUsage:
     """Remembers which providers reported impossible usage lately."""
 
     def __init__(self) -> None:

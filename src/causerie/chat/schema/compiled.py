@@ -25,7 +25,7 @@ _MOST_BYTES = 32_000_000  # of one schema
 MOST_KEPT_BYTES = 64_000_000  # of all schemas together
 
 
-class TooMuchWork(Exception):
+class WorkExceeded(Exception):
     """More work than whoever asked allows, or than the library does."""
 
 
@@ -41,10 +41,10 @@ class Work:
         return self
 
     def spend(self, steps: int) -> None:
-        """Take steps; raise :class:`TooMuchWork` where fewer are left."""
+        """Take steps; raise :class:`WorkExceeded` where fewer are left."""
         self.left -= steps
         if self.left < 0:
-            raise TooMuchWork
+            raise WorkExceeded
 
 
 class CompiledPatterns:
@@ -56,7 +56,7 @@ class CompiledPatterns:
         """Memory that they take, by estimate."""
 
     def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
-        """Return whether a string has a ``pattern`` or ``format``; raise :class:`TooMuchWork`."""
+        """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
         began = thread_time()
         matcher = self._matchers.get((keyword, rule))
         if matcher is None:
@@ -100,7 +100,7 @@ _kept = _Kept()
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
-    """Return whether a grammar admits the whole text; raise :class:`TooMuchWork`."""
+    """Return whether a grammar admits the whole text; raise :class:`WorkExceeded`."""
     try:
         raw = text.encode()
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
         work.spend(1 + int((now - began) / STEP_SECONDS))
         began = now
         if reader.is_error():  # of the work that the library bounds
-            raise TooMuchWork
+            raise WorkExceeded
         if taken < len(piece):
             return False
     return reader.is_accepting()

@@ -29,6 +29,7 @@ from causerie.protocol.parsing.preferences import (
     ROUTER_FIELDS,
     read_models,
     read_preferences,
+    unknown_preferences,
     wants_usage,
 )
 from causerie.protocol.parsing.rules import HONOURED, REFUSED, ParsingRules
@@ -81,6 +82,7 @@ def read_fields(
     repaired = _repaired(fields, rules, mark)
     fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
+    unknown = unknown_preferences(fields, rules) if rules.router else ()
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
     parallel = read(fields, "parallel_tool_calls")
@@ -112,10 +114,10 @@ def read_fields(
         cache_key=_cache_key(fields),
         large=large,
         fallbacks=fallbacks,
-        preferences=read_preferences(fields, rules) if rules.router else INDIFFERENT,
+        preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,
         function_names=repaired.function_names,
-        repairs=repaired.changes,
+        changes=[*unknown, *repaired.changes] if unknown else repaired.changes,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
