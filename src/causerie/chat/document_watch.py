@@ -93,7 +93,7 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check of a complete value that takes too long for the event loop."""
+    """The check of one complete value, which may be too long for the event loop."""
 
     schema: CheckedSchema
     value: object
@@ -289,7 +289,7 @@ class DocumentWatch:
         return bool(self._waiting)
 
     def catch_up(self) -> None:
-        """Check what took too long while it was read; what takes longer still is passed over."""
+        """Do the checks that took too long while the text was read; give up longer ones."""
         waiting, self._waiting = self._waiting, []
         for check in waiting:
             if self.fault is not None:

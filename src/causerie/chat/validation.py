@@ -2,8 +2,8 @@
 
 The constraint has enforced all of it while tokens were drawn; this is the
 second pair of eyes, with a reader of its own. Work is counted, so no schema
-and no pattern holds up the service: what takes longer than a turn of the event
-loop is done beside it, and what takes longer than :data:`MOST_STEPS` has no verdict.
+and no pattern holds up the service: a check that is too long for the event loop
+runs in a thread, and one of more than :data:`MOST_STEPS` is given up.
 Knows the request's output formats; knows nothing of engines.
 """
 
@@ -90,7 +90,7 @@ class CheckedSchema:
         return None
 
     def fault_of_text(self, text: str, work: Work) -> str | None:
-        """Return the same of the text of a document, as a sentence."""
+        """Return what the text of a document breaks, as a sentence; raise as :meth:`fault`."""
         try:
             value = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -100,9 +100,9 @@ class CheckedSchema:
 
 
 async def decided(check: Callable[[Work], _T], characters: int) -> _T:
-    """Return what a check says of texts of that length, made beside the event loop if it is long.
+    """Return the result of a check of so many characters; a long check runs in a thread.
 
-    Raises :class:`WorkExceeded` if it is longer still.
+    Raises :class:`WorkExceeded` if it takes more than :data:`MOST_STEPS`.
     """
     if characters <= _LARGE:
         try:

@@ -22,7 +22,7 @@ _STATUS_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class DialOptions:
-    """How a host is reached."""
+    """Options of the way to a host."""
 
     proxy: Address | None = None
     networks: Sequence[Network] | None = None

@@ -1,9 +1,9 @@
 """The patterns and formats of one schema, compiled once, to check strings by them.
 
-The library matches by derivatives and never goes back, but it makes a state of about a kilobyte for
-each new character, and each of its calls holds the interpreter's lock. So texts are given to it in
-pieces, processor time is measured and charged to whoever asks, and what has been compiled is
-forgotten schema by schema where it takes too much memory.
+The library matches by derivatives without backtracking, but it allocates about a kilobyte for each
+new character, and each of its calls holds the interpreter's lock. So it reads texts in pieces, the
+caller's :class:`Work` pays for the processor time, and the least recently used schemas lose their
+compiled patterns when all of them take too much memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOST_KEPT_BYTES = 64_000_000  # of all schemas together
 
 
 class WorkExceeded(Exception):
-    """More work than whoever asked allows, or than the library does."""
+    """A check takes more work than its caller, or the library, allows."""
 
 
 class Work:
-    """The steps that may still be taken. Copies of what uses it share it."""
+    """Number of steps that may still be taken. Copies of its users share it."""
 
     __slots__ = ("left",)
 
@@ -78,7 +78,7 @@ class CompiledPatterns:
 
 
 class _Kept:
-    """The compiled patterns of all schemas; those that were not used for longest go first."""
+    """The compiled patterns of all schemas; the least recently used are dropped first."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -86,7 +86,7 @@ class _Kept:
         self._in_all = 0
 
     def use(self, patterns: CompiledPatterns) -> None:
-        """Note that the patterns of a schema are used, and what they take now."""
+        """Record that the patterns of a schema are used, and how much memory they take."""
         with self._lock:
             self._in_all += patterns.bytes - self._bytes.pop(patterns, 0)
             self._bytes[patterns] = patterns.bytes
