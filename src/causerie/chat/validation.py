@@ -144,11 +144,6 @@ def following(values: Iterable[object], schema: Mapping[str, object]) -> list[ob
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
 
 
-def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
-    """Return what breaks ``schema`` (rewritten, see :class:`Rewriter`), or ``None``."""
-    return CheckedSchema(schema).fault_of_text(text, Work(MOST_STEPS))
-
-
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON value")
 

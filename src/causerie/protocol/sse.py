@@ -76,7 +76,7 @@ class EventDecoder:
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
                 self._started = True
                 return events
-        if self._behind_cr or piece.find(b"\r") >= 0:
+        if piece and (self._behind_cr or piece.find(b"\r") >= 0):
             piece = self._with_line_feeds(piece)
         events = self._lines(piece)
         self._between = not self._rest and not self._data and not self._name
