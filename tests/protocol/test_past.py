@@ -14,16 +14,20 @@ from faultkit import Call, Fault, Reply, upstream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages_rules import check as check_messages_api
+from msgspec import structs
 from servicekit import service_view
 
 from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import render
+from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.parsing.past import NO_RESULT, is_object, needs_mending
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialects import DIALECTS
+from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
 
 USER = {"role": "user", "content": "q"}
@@ -371,6 +375,44 @@ def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool
         if name == "openai":
             ids = [one["id"] for each in out["messages"] for one in each.get("tool_calls") or ()]
             assert all(len(one) <= 40 for one in ids)
+
+
+CONTEXT = ResponseContext(CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f")
+ENDS = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "odd", None])
+
+
+def with_names(message: Any, request: ChatRequest) -> Any:
+    """Return a provider's message with the names that it was given for functions."""
+    names = dict(zip(NAMES, (tool.name for tool in request.tools), strict=True))
+    text = json.dumps(message)
+    for name in sorted(NAMES, key=len, reverse=True):
+        text = text.replace(json.dumps(name), json.dumps(names[name]))
+    return json.loads(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(answers, ENDS), min_size=1, max_size=4))
+def test_whatever_was_given_is_accepted_when_it_comes_back(
+    said: list[tuple[Any, str | None]],
+) -> None:
+    """No reply, whatever a provider makes of it, puts anything into a history that needs repair."""
+    history: list[Any] = [USER]
+    for message, end in said:
+        request = parse(body_of(history, tools=TOOLS), ParsingRules())
+        choice = {"index": 0, "message": with_names(message, request), "finish_reason": end}
+        reader = Incoming(request, DIALECTS["generic"], separators=Separation())
+        try:
+            events = reader.whole(json.dumps({"choices": [choice]}).encode())
+        except ServiceError:
+            continue
+        context = structs.replace(CONTEXT, function_names=request.function_names)
+        given = json.loads(msgspec.json.encode(context.completion(events).choices[0].message))
+        ids = [each["id"] for each in given.get("tool_calls") or ()]
+        history += [given, *map(result, ids), USER]
+    request = parse(body_of(history, tools=TOOLS), ParsingRules(reject_unknown=True))
+    assert [each for each in request.changes if "function.name->" not in each] == []
+    for dialect in DIALECTS.values():
+        outgoing(request, dialect, "m")
 
 
 TEMPLATES = sorted((Path(__file__).parents[1] / "templates").glob("*.jinja"))
