@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -379,6 +380,14 @@ def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool
 
 CONTEXT = ResponseContext(CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f")
 ENDS = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "odd", None])
+usable_calls = st.builds(
+    call, identifiers, st.sampled_from(NAMES), st.sampled_from(['{"a": 1}', "{}", "", "null"])
+)
+said_messages = answers | st.builds(
+    lambda made, content: calling(*made, content=content),
+    st.lists(usable_calls, min_size=1, max_size=3),
+    odd_text | st.none(),
+)
 
 
 def with_names(message: Any, request: ChatRequest) -> Any:
@@ -391,7 +400,7 @@ def with_names(message: Any, request: ChatRequest) -> Any:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(answers, ENDS), min_size=1, max_size=4))
+@given(st.lists(st.tuples(said_messages, ENDS), min_size=1, max_size=4))
 def test_whatever_was_given_is_accepted_when_it_comes_back(
     said: list[tuple[Any, str | None]],
 ) -> None:
@@ -410,7 +419,12 @@ def test_whatever_was_given_is_accepted_when_it_comes_back(
         ids = [each["id"] for each in given.get("tool_calls") or ()]
         history += [given, *map(result, ids), USER]
     request = parse(body_of(history, tools=TOOLS), ParsingRules(reject_unknown=True))
-    assert [each for each in request.changes if "function.name->" not in each] == []
+    names = re.compile(r"tools\[\d+\]\.function\.name->.*")
+    cut = re.compile(r"messages\[\d+\]\.tool_calls\[\d+\]\.function\.arguments repaired")
+    repairs = [each for each in request.changes if not names.fullmatch(each)]
+    if {end for _, end in said} & {"length", "content_filter"}:
+        repairs = [each for each in repairs if not cut.fullmatch(each)]
+    assert repairs == []
     for dialect in DIALECTS.values():
         outgoing(request, dialect, "m")
 
