@@ -82,7 +82,6 @@ def read_fields(
     repaired = _repaired(fields, rules, mark)
     fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
-    unknown = unknown_preferences(fields, rules) if rules.router else ()
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
     parallel = read(fields, "parallel_tool_calls")
@@ -117,7 +116,7 @@ def read_fields(
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,
         function_names=repaired.function_names,
-        changes=[*unknown, *repaired.changes] if unknown else repaired.changes,
+        changes=repaired.changes,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
@@ -125,7 +124,7 @@ def read_fields(
 
 
 class _Repaired(Struct, frozen=True):
-    """A request whose conversation and names of functions need no repair, and what was changed."""
+    """A request whose conversation and names need no repair, and the changes that were made."""
 
     fields: ObjectReader
     messages: tuple[Message, ...]
@@ -136,6 +135,8 @@ class _Repaired(Struct, frozen=True):
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
+    if rules.router and (unknown := unknown_preferences(fields, rules)):
+        changes = (*unknown, *changes)
     tools = read_tools(fields)
     names = names_for_all(tools, messages)
     if not names:
