@@ -43,7 +43,7 @@ def _check_arguments(calls: Sequence[ToolCall]) -> None:
         return
     try:
         bounded_json.check_together(texts, bounded_json.ARGUMENTS)
-    except bounded_json.WorkExceeded as error:
+    except bounded_json.TooMuchWork as error:
         raise InvalidRequest(
             "The arguments of the `tool_calls` in `messages` take too long to read: together they "
             f"have {str(error).removeprefix('it has ')}. Send fewer of the earlier calls.",
