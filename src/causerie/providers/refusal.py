@@ -142,9 +142,9 @@ def _refusal(
 def _about_us(
     status: int, error: Mapping[str, object], delay: int | None
 ) -> tuple[str, ErrorClass] | None:
-    """Return what is wrong with our key, account or address, by the status or in words.
+    """Return what is wrong with our key, account or address, by the status or by words.
 
-    A quota with a time to wait is one that is filled again: a limit.
+    A quota with a time to wait is a rate limit.
     """
     marks, words = _marks(error), str(error.get("message"))
     if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
