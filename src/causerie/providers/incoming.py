@@ -38,7 +38,7 @@ _DONE = b"[DONE]"
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Of one event of a stream, or of a plain reply."""
+"""Most bytes of one event of a stream, or of a plain reply."""
 
 
 class Incoming(Struct, eq=False):
