@@ -20,7 +20,7 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.request_hints import NO_HINTS, hints_of
+from causerie.edge.request_hints import NO_HINTS, RequestHints, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
