@@ -120,7 +120,7 @@ class StreamedAnswer:
         return self._send
 
     def leave(self) -> None:
-        """Listen to no timer any more."""
+        """Stop listening to the timers."""
         self._pings.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)

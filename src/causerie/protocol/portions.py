@@ -1,5 +1,4 @@
-"""Events in portions, so that other requests have their turn while many are handed on; and joined,
-so that many take little room."""
+"""Split batches of events, so that others have their turn, and join events, to save memory."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 
 def joined(events: Batch) -> list[Event]:
-    """Return the same events, with pieces of one text that follow each other as one."""
+    """Return the events with successive pieces of one text joined."""
     together: list[Event] = []
     for key, run in groupby(events, key=_text_that_goes_on):
         first, *others = run
@@ -63,7 +62,7 @@ def joined(events: Batch) -> list[Event]:
 
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
-    """Return what events have in common whose texts are one; ``None`` for other events."""
+    """Return the key that is common to the pieces of one text; ``None`` for other events."""
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice

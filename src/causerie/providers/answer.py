@@ -330,9 +330,11 @@ class AnswerStart(Struct, eq=False):
         if (
             said.content
             and not (said.reasoning_content or said.reasoning)
-            and (self._halves.keys() & {"reasoning_content", "reasoning"})
+            and (ended := self._halves.keys() & {"reasoning_content", "reasoning"})
         ):
-            said.reasoning_content = self._joined("reasoning_content", "")
+            for name in ended:
+                del self._halves[name]
+            said.reasoning_content = "\ufffd"
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
             text = getattr(said, name)
             if isinstance(text, str):

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from causerie.errors import UpstreamFailed
+from causerie.errors import UnusableOutput
 from causerie.protocol.body_types import MAX_NAME
 from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
@@ -105,7 +105,7 @@ class _Open:
         self.text.append(text if end == len(text) else text[:end])
         if brackets.closed:
             if not is_object("".join(self.text)):
-                raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")
+                raise UnusableOutput("The provider sent a call whose arguments are no JSON object.")
             self.whole = True
         return end
 
@@ -187,9 +187,9 @@ class ChoiceCalls:
 
     def _check_end(self, current: _Open) -> None:
         if current.name not in self._functions:
-            raise UpstreamFailed("The provider sent a call that names no function.")
+            raise UnusableOutput("The provider sent a call that names no function.")
         if current.text and not current.whole:
-            raise UpstreamFailed("The provider broke its reply off amid a call.")
+            raise UnusableOutput("The provider broke its reply off amid a call.")
 
     def _find(self, call: ProviderCall) -> _Open:
         found = self._addressed(call)
@@ -238,7 +238,7 @@ class ChoiceCalls:
     def _opened(self, made: _Open) -> _Open:
         self._begun += 1
         if self._begun > _MOST:
-            raise UpstreamFailed(f"The provider made more than {_MOST} calls in one reply.")
+            raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
         self._open.append(made)
         return made
 
@@ -263,7 +263,7 @@ class ChoiceCalls:
         if name and name != current.name:
             current.name = self._joined(current, name) if current.name else name
             if not any(each.startswith(current.name) for each in self._functions):
-                raise UpstreamFailed("The provider called a function that the request has not.")
+                raise UnusableOutput("The provider called a function that the request has not.")
         current.extra = call.extra_content or current.extra
         text = _arguments(call)
         if not text:
@@ -354,4 +354,4 @@ def _meant(arguments: str) -> list[str]:
         return [value]
     if arguments.strip() == "null" or (isinstance(value, str) and not value.strip()):
         return []
-    raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")
+    raise UnusableOutput("The provider sent a call whose arguments are no JSON object.")

@@ -29,6 +29,7 @@ from causerie.protocol.parsing.preferences import (
     ROUTER_FIELDS,
     read_models,
     read_preferences,
+    unknown_preferences,
     wants_usage,
 )
 from causerie.protocol.parsing.rules import HONOURED, REFUSED, ParsingRules
@@ -127,10 +128,10 @@ def read_fields(
         cache_key=_cache_key(fields),
         large=large,
         fallbacks=fallbacks,
-        preferences=read_preferences(fields, rules) if rules.router else INDIFFERENT,
+        preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,
         function_names=repaired.function_names,
-        repairs=repaired.changes,
+        changes=repaired.changes,
         strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
@@ -138,7 +139,7 @@ def read_fields(
 
 
 class _Repaired(Struct, frozen=True):
-    """A request whose conversation and names of functions need no repair, and what was changed."""
+    """A request whose conversation and names need no repair, and the changes that were made."""
 
     fields: ObjectReader
     messages: tuple[Message, ...]
@@ -149,6 +150,8 @@ class _Repaired(Struct, frozen=True):
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
+    if rules.router and (unknown := unknown_preferences(fields, rules)):
+        changes = (*unknown, *changes)
     tools = read_tools(fields)
     names = names_for_all(tools, messages)
     if not names:
