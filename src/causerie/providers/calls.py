@@ -152,7 +152,7 @@ class ChoiceCalls:
         """Read the calls of a message; those that have come before are passed over."""
         self._compared += len(self._open)
         if self._compared > _MOST_COMPARED:
-            raise UpstreamFailed("The provider repeated its calls too often.")
+            raise UnusableOutput("The provider repeated its calls too often.")
         before = Counter(each.said for each in self._open if each.ended)
         for call in calls:
             said = _name(call), _meaning(_arguments(call))
