@@ -20,7 +20,7 @@ from causerie.accounts.entry import StoredEntry
 from causerie.composition.entries import warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.service_facts import ServiceFacts, running_models
-from causerie.composition.workers import WorkerIntake
+from causerie.composition.worker_place import Exposition
 from causerie.errors import StoreUnavailable
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
@@ -68,8 +68,6 @@ class Reloading:
     """Reloads, one after the other: of the file, and of the entries that operators have made.
 
     ``loaded`` and ``entries`` are in force. ``models`` gives the fleet the models of new settings.
-
-    ``workers`` serve by the same settings, if there are any.
     """
 
     def __init__(
@@ -78,9 +76,7 @@ class Reloading:
         read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]],
         parts: RunningService,
         models: Callable[[Settings, Credentials], None],
-        workers: WorkerIntake | None = None,
     ) -> None:
-        self._workers = workers
         self._started_with = self.loaded = loaded
         self.entries: Sequence[StoredEntry] = ()
         self._read = read
@@ -109,6 +105,8 @@ class Reloading:
             return self.facts()
         if asked == "reload":
             return await self.reload()
+        if asked == "metrics":
+            return Exposition(self._parts.counters.exposition().decode())
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
@@ -137,13 +135,9 @@ class Reloading:
         warn_of_unknown(stored)
         loaded, prepared = await asyncio.to_thread(self._prepare, stored)
         settings = prepared.settings
-        if self._workers is not None:
-            await self._workers.prepare(settings, prepared.credentials)
         # From here on nothing waits: a request sees all of the new parts or none.
         self._models(settings, prepared.credentials)
         self._parts.replace(prepared)
-        if self._workers is not None:
-            self._workers.commit()
         self.loaded, self.entries = loaded, stored
         return ReloadOutcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),
@@ -179,8 +173,6 @@ class Reloading:
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(self.file), "", advice)])
         loaded, credentials = self._read(stored)
-        if self._workers is not None:
-            self._workers.make_places(loaded.settings)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
         return loaded, self._parts.prepare(loaded.settings, credentials)
