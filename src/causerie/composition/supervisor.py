@@ -180,7 +180,7 @@ class Supervisor:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run(self, number: int) -> tuple[int, bool]:
-        """Follow a worker from its start to its end; return its exit status, and if it was ready."""
+        """Follow a worker from start to end; return its exit status, and if it was ready."""
         worker = await self._start(number)
         self._workers[number] = worker
         try:
