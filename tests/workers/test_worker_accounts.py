@@ -51,6 +51,7 @@ targets = [{{ provider = "there", model = "m" }}]
 HOSTED = "/hosted/v1/chat/completions"
 COST = Decimal("0.009")  # of three tokens of prompt and two of completion, and one of each estimate
 
+
 @asynccontextmanager
 async def hosted(
     folder: Path, valkey: ValkeyServer, bounds: LimitsAndBudgets, **draft: object

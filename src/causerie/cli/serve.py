@@ -42,7 +42,7 @@ def serve_until_stopped(read: ReadWith) -> None:
             loop.run(run_worker(loaded, _again(read), place))
         elif worker_count(loaded.settings.server) > 1:
             arguments = sys.argv[1:]
-            loop.run(supervise(loaded.settings, arguments, announcer, announcer.first_link))
+            loop.run(supervise(loaded, arguments, announcer, announcer.first_link))
         else:
             loop.run(run_service(loaded, _again(read), announcer))
 

@@ -71,11 +71,10 @@ async def account_backend(
 ) -> AsyncIterator[AccountBackend]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
 
-    ``secret_keys`` encrypt secrets of people; without any there is a file with
-    one. ``shared_budgets`` is where replicas hold budgets, if they do. ``place`` is that of this
-    process, if there are several workers. Raises
-    :class:`CannotStart` where the database or the folder cannot be used, or what
-    is encrypted cannot be read.
+    ``secret_keys`` encrypt secrets of people; without any there is a file with one. Replicas hold
+    budgets in ``shared_budgets``. ``place`` is that of this process among workers. Raises
+    :class:`CannotStart` where the database or the folder cannot be used, or what is encrypted
+    cannot be read.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
@@ -83,7 +82,7 @@ async def account_backend(
         cipher = await sealed(database, store, secret_keys)
         sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
         key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
-        number = 1 if place is None else place.number
+        number, count = (1, 1) if place is None else (place.number, place.count)
         write_ahead_log = _write_ahead_log(store, number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
@@ -93,7 +92,7 @@ async def account_backend(
         try:
             await stack.enter_async_context(ledger)
             if number == 1:
-                await _take_over_journals(database, store, 1 if place is None else place.count)
+                await _take_over_journals(database, store, count)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
@@ -107,15 +106,9 @@ async def account_backend(
         conditions = AccountConditions(
             SqlAlertBook(database), Watching(sql, accounts.usage, _clock), _clock
         )
+        results = SqlProbeResults(database)
         yield AccountBackend(
-            accounts,
-            key_cache,
-            bookkeeping,
-            free_days,
-            statements,
-            _clock,
-            conditions,
-            SqlProbeResults(database),
+            accounts, key_cache, bookkeeping, free_days, statements, _clock, conditions, results
         )
 
 

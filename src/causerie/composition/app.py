@@ -29,7 +29,6 @@ from causerie.composition.startup import CannotStart, StartWatcher, bound_socket
 from causerie.composition.worker_place import (
     WorkerAnnouncer,
     WorkerPlace,
-    control_folder,
     following_supervisor,
 )
 from causerie.edge.ownership import owned
@@ -53,6 +52,7 @@ from causerie.settings import LlamaCpp, Loaded, ModelSettings, OpenVino, Setting
 from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.entries import ReadWith
+from causerie.settings.environment import runtime_folder, variables
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
@@ -115,8 +115,9 @@ async def run_service(
                 )
                 running.configuration, reloading.entries = reloading, stored
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
+                name = None if place is None else place.control_socket
                 async with (
-                    answering(control_folder(place), reloading.answer),
+                    answering(runtime_folder(variables()), reloading.answer, name),
                     owned(reloaded(hangup, reloading.reload)),
                     owned(reloading.follow(running.entries_changed)),
                 ):

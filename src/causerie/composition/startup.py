@@ -12,7 +12,7 @@ import errno
 import gc
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
@@ -52,11 +52,13 @@ class CannotStart(Exception):
     """The service cannot be started; the text is one sentence for a person."""
 
 
-def take_address(listen: Listen) -> socket.socket:
+def take_address(
+    listen: Listen, make: Callable[[Listen], socket.socket] = listening_socket
+) -> socket.socket:
     """A bound socket; raises :class:`CannotStart` where the address cannot be had."""
     try:
         _ = listen.host.encode("idna")  # as a look-up does, which leaves a socket behind
-        return listening_socket(listen)
+        return make(listen)
     except UnicodeError as error:
         raise CannotStart(f"{listen.host!r} is no host name: {error}") from error
     except OSError as error:
@@ -68,12 +70,16 @@ def take_address(listen: Listen) -> socket.socket:
         raise CannotStart(why) from error
 
 
-def bound_sockets(settings: Settings, stack: ExitStack) -> Bound:
+def bound_sockets(
+    settings: Settings,
+    stack: ExitStack,
+    make: Callable[[Listen], socket.socket] = listening_socket,
+) -> Bound:
     """Return the sockets of the service, which ``stack`` closes. Raises :class:`CannotStart`."""
     server = settings.server
-    service = stack.enter_context(take_address(Listen(server.host, server.port)))
+    service = stack.enter_context(take_address(Listen(server.host, server.port), make))
     scraped = settings.metrics.address
-    metrics = stack.enter_context(take_address(Listen(*scraped))) if scraped else None
+    metrics = stack.enter_context(take_address(Listen(*scraped), make)) if scraped else None
     return Bound(service, metrics)
 
 

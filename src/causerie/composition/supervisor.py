@@ -1,12 +1,14 @@
 """Worker processes: each is the whole service, and all accept at one address.
 
-A supervisor binds the address, starts the workers with it, replaces one that ends, and passes
-reloads and stops on. It answers no request. Workers share nothing with each other but what replicas
-on several machines share: the database, and Valkey for what is counted together.
+A supervisor binds the address, starts the workers, each with a socket of its own there, replaces
+one that ends, and passes reloads and stops on. It answers no request. Workers share nothing with
+each other but what replicas on several machines share: the database, and Valkey for what is counted
+together.
 
 Supervisor and worker have a socket pair. The worker writes lines of JSON there: once a link for
 the owner, once that it is ready, then a beat each second. The end of the stream tells the worker
-that its supervisor has ended, however suddenly; it then stops as after a signal.
+that its supervisor has ended, however suddenly; it then stops as after a signal. What commands ask
+of the service is asked of each worker, at a control socket beside the supervisor's.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,11 +32,16 @@ from causerie.composition.reloading import ReloadOutcome
 from causerie.composition.service_facts import ServiceFacts
 from causerie.composition.signals import hangups, reloaded
 from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets
-from causerie.composition.worker_place import Exposition, WorkerPlace, WorkerReport
+from causerie.composition.worker_place import (
+    Exposition,
+    WorkerPlace,
+    WorkerReport,
+    worker_socket,
+)
 from causerie.edge.ownership import owned
-from causerie.edge.server import Bound, stop_signals
+from causerie.edge.server import Bound, reserved_socket, socket_beside, stop_signals
 from causerie.metering.merged import counts, merged
-from causerie.settings import Settings
+from causerie.settings import Loaded
 from causerie.settings.environment import WORKER, runtime_folder, variables
 from causerie.settings.workers import worker_count
 
@@ -42,8 +49,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_SILENT_SECONDS = 15.0  # after which a worker counts as hung, and is replaced
-_ASK_SECONDS = 60.0
+_SILENT_SECONDS = 7.5  # a worker that is silent for twice as long hangs, and is replaced
+_RELOAD_SECONDS = 60.0
+_ASK_SECONDS = 3.0
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 _STABLE_SECONDS = 60.0
@@ -59,9 +67,10 @@ class _Worker:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     ready: bool = False
+    outdated: bool = False
+    """Whether it may have read its configuration before the last reload."""
     metrics: str = ""
-    """As they were when they were last asked for."""
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """The worker's metrics as they were when they were last asked for."""
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -69,7 +78,7 @@ class _Worker:
 
 
 async def supervise(
-    settings: Settings,
+    loaded: Loaded,
     arguments: Sequence[str],
     watcher: StartWatcher,
     first_link: Callable[[str], None],
@@ -78,35 +87,32 @@ async def supervise(
 
     ``arguments`` are those of the command line, with which each worker starts. ``first_link`` gets
     the token that makes the owner's account, if there is none. Raises :class:`CannotStart` where
-    the address cannot be had, and ends with the status of a worker that does not start.
+    the service cannot start, and ends with the status of a worker that does not start.
     """
+    if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
+        raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")
     with ExitStack() as stack:
-        await Supervisor(
-            worker_count(settings.server),
-            arguments,
-            bound_sockets(settings, stack),
-            settings.server.drain_seconds + settings.server.shutdown_delay_seconds,
-            watcher,
-            first_link,
-        ).run()
+        bound = bound_sockets(loaded.settings, stack, reserved_socket)
+        await Supervisor(loaded, arguments, bound, watcher, first_link).run()
 
 
 class Supervisor:
-    """Starts ``count`` workers, replaces those that end, and passes reloads and stops on."""
+    """Starts the workers, replaces those that end, and passes reloads and stops on."""
 
     def __init__(
         self,
-        count: int,
+        loaded: Loaded,
         arguments: Sequence[str],
         bound: Bound,
-        drain_seconds: float,
         watcher: StartWatcher,
         first_link: Callable[[str], None],
     ) -> None:
-        self._count = count
+        server = loaded.settings.server
+        self._file = loaded.file
+        self._count = worker_count(server)
+        self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
         self._arguments = arguments
         self._bound = bound
-        self._drain_seconds = drain_seconds
         self._watcher = watcher
         self._first_link = first_link
         self._changed = asyncio.Event()  # whether a worker has become ready
@@ -127,41 +133,55 @@ class Supervisor:
                 owned(reloaded(hangup, self.reload)),
             ):
                 if path is None:
-                    raise CannotStart("server.workers: several processes need a control socket")
+                    why = f"workers need control sockets, which {folder} cannot have"
+                    raise CannotStart(f"{why}; name a folder in XDG_RUNTIME_DIR")
                 self._socket = path
-                await self._supervise()
+                try:
+                    await self._supervise()
+                finally:
+                    for number in range(1, self._count + 1):  # those of killed workers are left
+                        worker_socket(path, number).unlink(missing_ok=True)
         if self._failure is not None:
             raise SystemExit(self._failure)
 
     async def _supervise(self) -> None:
         async with asyncio.TaskGroup() as group:
             keeping = [group.create_task(self._keep(1))]
-            ready = group.create_task(self._announce(group, keeping))
+            starting = group.create_task(self._start_all(group, keeping))
             await self._stop.wait()
+            starting.cancel()
             if self._failure is None:
                 self._watcher.stopping()
-            await self._end()
-            for task in (ready, *keeping):
-                task.cancel()
+            self._signal(signal.SIGTERM)
+            async with owned(self._hasten()):
+                await asyncio.wait(keeping, timeout=self._stop_seconds)
+            self._signal(signal.SIGKILL)
 
-    async def _announce(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
+    async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
         """Start the other workers when the first one is ready: it prepares what all share."""
         await self._until_ready(1)
         keeping += [group.create_task(self._keep(n)) for n in range(2, self._count + 1)]
         await self._until_ready(self._count)
         self._started = True
-        host, port = self._bound.service.getsockname()[:2]
-        self._watcher.ready(host, port)
+        self._watcher.ready(*self._bound.service.getsockname()[:2])
 
     async def _until_ready(self, count: int) -> None:
         while sum(each.ready for each in self._workers.values()) < count:
-            self._changed = asyncio.Event()
+            self._changed.clear()
             await self._changed.wait()
+
+    def _signal(self, number: int) -> None:
+        for each in self._workers.values():
+            each.signal(number)
+
+    async def _hasten(self) -> None:
+        await self._hurry.wait()
+        self._signal(signal.SIGINT)  # a second SIGTERM might be merged with one that waits
 
     # Workers.
 
     async def _keep(self, number: int) -> None:
-        """Keep one worker running, for ever."""
+        """Keep one worker running until the stop."""
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop.is_set():
             began = loop.time()
@@ -169,20 +189,27 @@ class Supervisor:
             if self._stop.is_set():
                 return
             if not (was_ready or self._started):
-                self._failure = status or 1
+                self._failure = max(status, 1)  # below 0: a signal has ended it
                 self._stop.set()
                 return
             self._restarts += 1
             log.warning("worker process ended", worker=number, status=status)
             if loop.time() - began > _STABLE_SECONDS:
                 pause = _FIRST_PAUSE
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run(self, number: int) -> tuple[int, bool]:
         """Follow a worker from start to end; return its exit status, and if it was ready."""
-        worker = await self._start(number)
+        try:
+            worker = await self._start(number)
+        except OSError as error:
+            log.error("worker process cannot be started", worker=number, why=str(error))
+            return 1, False
         self._workers[number] = worker
+        if self._stop.is_set():
+            worker.signal(signal.SIGTERM)
         try:
             async with owned(self._listen(worker)):
                 return await worker.process.wait(), worker.ready
@@ -190,37 +217,38 @@ class Supervisor:
             del self._workers[number]
             self._past = counts([self._past, worker.metrics])
             worker.writer.close()
-            worker.ended.set()
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
 
     async def _start(self, number: int) -> _Worker:
+        """Start a worker. Raises :class:`OSError`."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            metrics = self._bound.metrics
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        reserved = [each for each in (self._bound.service, self._bound.metrics) if each is not None]
+        with ExitStack() as stack:  # the worker alone keeps them: others go on when it ends
+            stack.enter_context(theirs)
+            sockets = [stack.enter_context(socket_beside(each)).fileno() for each in reserved]
             place = WorkerPlace(
                 number=number,
                 count=self._count,
                 restarts=self._restarts,
                 channel=theirs.fileno(),
-                service=self._bound.service.fileno(),
-                metrics=None if metrics is None else metrics.fileno(),
+                sockets=sockets,
                 supervisor=str(self._socket),
             )
-            passed = [place.channel, place.service, place.metrics]
             process = await asyncio.create_subprocess_exec(
                 # -P: nothing in the working directory is taken for a module.
                 *(sys.executable, "-P", "-m", "causerie", *self._arguments),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[each for each in passed if each is not None],
+                pass_fds=[place.channel, *sockets],
                 env={**variables(), WORKER: msgspec.json.encode(place).decode()},
                 start_new_session=True,  # the terminal's signals are for the supervisor
             )
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
         return _Worker(number, process, reader, writer)
 
     async def _listen(self, worker: _Worker) -> None:
-        while line := await self._line(worker):
+        # A worker that is killed may leave half a line.
+        while (line := await self._line(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
             if report.first_link is not None:
                 self._first_link(report.first_link)
@@ -228,35 +256,26 @@ class Supervisor:
                 worker.ready = True
                 log.info("worker process ready", worker=worker.number, pid=worker.process.pid)
                 self._changed.set()
+                if worker.outdated:
+                    await self._ask(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
     async def _line(self, worker: _Worker) -> bytes:
-        """Return the next line of a worker; kill one whose event loop stands still for long."""
-        try:
-            async with asyncio.timeout(_SILENT_SECONDS if worker.ready else None):
-                return await worker.reader.readline()
-        except TimeoutError:
-            log.error("worker process hangs and is killed", worker=worker.number)
-            worker.signal(signal.SIGKILL)
-        except ConnectionError:
-            pass  # it has ended
+        """Return the next line of a worker; kill one whose event loop stands still for long.
+
+        Two waits: where the whole service stood still, as in a container that was paused, the
+        first one ends at once when it goes on.
+        """
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(_SILENT_SECONDS if worker.ready else None):
+                    return await worker.reader.readline()
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return b""  # it has ended
+        log.error("worker process hangs and is killed", worker=worker.number)
+        worker.signal(signal.SIGKILL)
         return b""
-
-    async def _end(self) -> None:
-        """Stop all workers, and wait until they have ended."""
-        running = list(self._workers.values())
-        for each in running:
-            each.signal(signal.SIGTERM)
-        async with owned(self._hasten(running)):
-            ends = [asyncio.ensure_future(each.ended.wait()) for each in running]  # noqa: TID251 - awaited below
-            if ends:
-                await asyncio.wait(ends, timeout=self._drain_seconds + _STOP_SECONDS)
-        for each in running:
-            each.signal(signal.SIGKILL)
-
-    async def _hasten(self, running: Sequence[_Worker]) -> None:
-        await self._hurry.wait()
-        for each in running:
-            each.signal(signal.SIGTERM)  # the second one
 
     # Questions of commands and of workers.
 
@@ -267,23 +286,28 @@ class Supervisor:
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
-            facts = [answer for _, answer in await self._ask_all("facts", ServiceFacts)]
             if wanted == "stop":
                 self._stop.set()
-            first = facts[0] if facts else ServiceFacts(0, None, "")
-            return msgspec.structs.replace(first, pid=os.getpid())
+            file = str(self._file.absolute()) if self._file else None
+            address = "{}:{}".format(*self._bound.service.getsockname()[:2])
+            answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
+            models = answers[0][1].models if answers else ()
+            return ServiceFacts(os.getpid(), file, address, models)
         raise ValueError(f"nobody knows how to {wanted[:40]}")
 
     async def reload(self) -> ReloadOutcome:
         """Have all workers read their configuration anew, and return the outcome of all."""
-        outcomes = [answer for _, answer in await self._ask_all("reload", ReloadOutcome)]
+        for each in self._workers.values():
+            each.outdated = not each.ready
+        answers = await self._ask_all("reload", ReloadOutcome, _RELOAD_SECONDS)
+        outcomes = [answer for _, answer in answers]
         problems = dict.fromkeys(problem for each in outcomes for problem in each.problems)
         if problems or not outcomes:
             return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
         return outcomes[0]
 
     async def _metrics(self) -> str:
-        for worker, answer in await self._ask_all("metrics", Exposition):
+        for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
             worker.metrics = answer.text
         running = list(self._workers.values())
         return merged(
@@ -293,25 +317,17 @@ class Supervisor:
             restarts=self._restarts,
         )
 
-    async def _ask_all(self, wanted: str, kind: type[T]) -> list[tuple[_Worker, T]]:
+    async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
         """Return the workers that answer, and their answers."""
-        folder = self._socket.with_suffix(".workers")
         asking = [each for _, each in sorted(self._workers.items()) if each.ready]
-        answers = await asyncio.gather(
-            *(
-                asyncio.to_thread(
-                    asked, folder / f"{each.process.pid}.sock", wanted, kind, _ASK_SECONDS
-                )
-                for each in asking
-            ),
-            return_exceptions=True,
-        )
-        found = []
-        for worker, answer in zip(asking, answers, strict=True):
-            if isinstance(answer, ControlFailed):
-                log.warning("worker process does not answer", worker=worker.number, why=str(answer))
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found.append((worker, answer))
-        return found
+        answers = await asyncio.gather(*(self._ask(each, wanted, kind, seconds) for each in asking))
+        pairs = zip(asking, answers, strict=True)
+        return [(worker, answer) for worker, answer in pairs if answer is not None]
+
+    async def _ask(self, worker: _Worker, wanted: str, kind: type[T], seconds: float) -> T | None:
+        path = worker_socket(self._socket, worker.number)
+        try:
+            return await asyncio.to_thread(asked, path, wanted, kind, seconds)
+        except ControlFailed as failure:
+            log.warning("worker process does not answer", worker=worker.number, why=str(failure))
+            return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,16 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.composition.control import asked
+from causerie.composition.control import ControlFailed, asked
 from causerie.edge.ownership import owned
 from causerie.edge.server import Bound
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Silent
+from causerie.errors import Overloaded
 from causerie.settings import Settings
-from causerie.settings.environment import runtime_folder, variables, worker
+from causerie.settings.environment import worker
 
 _BEAT_SECONDS = 1.0
-_ASK_SECONDS = 60.0
+_ASK_SECONDS = 10.0
 
 
 class WorkerPlace(msgspec.Struct, frozen=True):
@@ -33,17 +35,19 @@ class WorkerPlace(msgspec.Struct, frozen=True):
     """Workers of the service that have been replaced so far."""
     channel: int
     """Descriptor of the socket pair's end."""
-    service: int
-    """Descriptor of the listening socket."""
-    metrics: int | None
-    """Descriptor of the listening socket for metrics, if they have an address of their own."""
+    sockets: Sequence[int]
+    """Descriptors of the service's socket, and of its metrics' if they have their own address."""
     supervisor: str
     """Control socket of the supervisor."""
 
+    @property
+    def control_socket(self) -> str:
+        """Return the name of this worker's control socket."""
+        return worker_socket(Path(self.supervisor), self.number).name
+
     def bound(self) -> Bound:
         """Return the sockets to accept at."""
-        metrics = None if self.metrics is None else socket.socket(fileno=self.metrics)
-        return Bound(socket.socket(fileno=self.service), metrics)
+        return Bound(*map(_inherited, self.sockets))
 
     def share(self, most: int | None) -> int | None:
         """Return this worker's share of a number that all workers may reach together."""
@@ -72,16 +76,27 @@ def own_place() -> WorkerPlace | None:
     return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
 
 
-def control_folder(place: WorkerPlace | None) -> Path:
-    """Return the folder of this process's control socket; workers have one of their own."""
-    folder = runtime_folder(variables())
-    return folder if place is None else Path(place.supervisor).with_suffix(".workers")
+def worker_socket(supervisor: Path, number: int) -> Path:
+    """Return the control socket of a worker, beside that of its supervisor.
+
+    The name is no longer than the supervisor's, as the system bounds the length of the whole path.
+    """
+    return supervisor.with_suffix(f".w{number}")
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    os.set_inheritable(descriptor, False)  # not for the processes that a worker starts
+    return socket.socket(fileno=descriptor)
 
 
 async def metrics_of_all(place: WorkerPlace) -> bytes:
-    """Return the metrics of all workers together. Raises :class:`ControlFailed`."""
+    """Return the metrics of all workers together. Raises :class:`Overloaded`."""
     wanted = partial(asked, Path(place.supervisor), "metrics", Exposition, _ASK_SECONDS)
-    return (await asyncio.to_thread(wanted)).text.encode()
+    try:
+        return (await asyncio.to_thread(wanted)).text.encode()
+    except ControlFailed as failure:
+        words = "The supervisor of the worker processes does not answer."
+        raise Overloaded(words) from failure
 
 
 @asynccontextmanager
@@ -89,8 +104,7 @@ async def following_supervisor(
     place: WorkerPlace, stop: Callable[[], None]
 ) -> AsyncIterator[Callable[[WorkerReport], None]]:
     """Yield the function that sends a report; ``stop`` is called when the supervisor ends."""
-    channel = socket.socket(fileno=place.channel)
-    reader, writer = await asyncio.open_unix_connection(sock=channel)
+    reader, writer = await asyncio.open_unix_connection(sock=_inherited(place.channel))
 
     def report(line: WorkerReport) -> None:
         writer.write(msgspec.json.encode(line) + b"\n")

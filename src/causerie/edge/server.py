@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -61,6 +62,44 @@ def listening_socket(listen: Listen) -> socket.socket:
     """A bound socket; raises :class:`OSError` where the address is taken or not ours."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+
+
+def reserved_socket(listen: Listen) -> socket.socket:
+    """Return a socket that is bound and does not listen; :func:`socket_beside` makes those that do.
+
+    Raises :class:`OSError` where the address is taken or not ours.
+    """
+    try:
+        return _bound((listen.host, listen.port))
+    except OSError:  # it may be in use by connections of a service that has ended
+        return _bound((listen.host, listen.port), socket.SO_REUSEADDR)
+
+
+def socket_beside(reserved: socket.socket) -> socket.socket:
+    """Return one more socket at an address, for another process; it is bound and does not listen.
+
+    Linux divides connections evenly among the sockets at one address. Elsewhere all processes
+    accept at the same socket.
+    """
+    if sys.platform != "linux":
+        return reserved.dup()
+    # Only now: nobody else can have been bound there before.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return _bound(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+
+
+def _bound(address: tuple[str, int], *options: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        for option in options:
+            made.setsockopt(socket.SOL_SOCKET, option, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 async def serve(
