@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 
+import aiohttp
 from hostedkit import Office, office
 from valkeyserver import ValkeyServer
 from waiting import eventually
-from workerkit import Setup, asked, replaced, stream_of, two_workers
+from workerkit import Setup, asked, body, replaced, stream_of, two_workers
 
 from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
 
@@ -49,16 +50,17 @@ id = "other"
 targets = [{{ provider = "there", model = "m" }}]
 """
 HOSTED = "/hosted/v1/chat/completions"
-COST = Decimal("0.009")  # of three tokens of prompt and two of completion, and one of each estimate
+COST = Decimal("0.007")  # three tokens of prompt, and two of completion
+AT_MOST = {"max_completion_tokens": 2}  # with the prompt's estimate of 5 tokens: 0.009
 
 
 @asynccontextmanager
 async def hosted(
-    folder: Path, valkey: ValkeyServer, bounds: LimitsAndBudgets, **draft: object
+    folder: Path, valkey: ValkeyServer, bounds: LimitsAndBudgets
 ) -> AsyncIterator[tuple[Setup, Office]]:
     """The service, whose client comes with a key that has these bounds, and its database."""
     async with office(folder / "data") as made:
-        key = await made.key(bounds=bounds, **draft)
+        key = await made.key(bounds=bounds, models=frozenset({"fast", "other"}))
         config = CONFIG.replace("VALKEY", valkey.url)
         async with two_workers(folder, config, key=key.credential) as setup:
             setup.path = HOSTED
@@ -70,14 +72,9 @@ async def recorded(books: Office, number: int) -> bool:
     return len(await books.records()) == number
 
 
-async def test_limits_budgets_and_records_are_those_of_all_workers(
-    tmp_path: Path, valkey: ValkeyServer
-) -> None:
-    bounds = LimitsAndBudgets(
-        (Limit("other", requests_per_minute=25, concurrent=6),), (Budget(Decimal("0.05")),)
-    )
-    models = frozenset({"fast", "other"})
-    async with hosted(tmp_path, valkey, bounds, models=models) as (made, books):
+async def test_limits_are_those_of_all_workers(tmp_path: Path, valkey: ValkeyServer) -> None:
+    bounds = LimitsAndBudgets((Limit("other", requests_per_minute=25, concurrent=6),), ())
+    async with hosted(tmp_path, valkey, bounds) as (made, books):
         made.provider.open.clear()
         waiting = [asyncio.create_task(made.ask("other")) for _ in range(30)]
         await eventually(lambda: asked(made, 6))
@@ -87,14 +84,29 @@ async def test_limits_budgets_and_records_are_those_of_all_workers(
         assert statuses == {200: 6, 429: 24}  # so many at once
         more = Counter([(await made.ask("other"))[0] for _ in range(30)])
         assert more == {200: 19, 429: 11}  # and so many in a minute
-        paid = Counter([(await made.ask("fast"))[0] for _ in range(12)])
-        assert set(paid) == {200, 402}
-        await eventually(lambda: recorded(books, 72))
+        assert made.provider.asked == 25
+        await eventually(lambda: recorded(books, 60))
+        assert Counter(one.status for one in await books.records()) == {200: 25, 429: 35}
+
+
+async def test_a_budget_is_one_for_all_workers(tmp_path: Path, valkey: ValkeyServer) -> None:
+    amount = Decimal("0.05")
+    async with hosted(tmp_path, valkey, LimitsAndBudgets((), (Budget(amount),))) as (made, books):
+        made.provider.open.clear()
+        waiting = [asyncio.create_task(made.ask("fast", **AT_MOST)) for _ in range(12)]
+        await eventually(lambda: asked(made, 6))
+        await eventually(lambda: _left(waiting, 6))  # each holds its estimate: room for six
+        made.provider.open.set()
+        first = Counter(status for status, _ in await asyncio.gather(*waiting))
+        assert first == {200: 6, 402: 6}
+        later = [(await made.ask("fast", **AT_MOST))[0] for _ in range(12)]
+        assert later[-4:] == [402] * 4
+        await eventually(lambda: recorded(books, 24))
         found = await books.records()
-        assert sum(one.status == 200 for one in found) == 25 + paid[200]
-        assert made.provider.asked == 25 + paid[200]
+        assert sum(one.status == 200 for one in found) == made.provider.asked
         cost = sum((one.cost for one in found), Decimal())
-        assert cost <= Decimal("0.05") + 2 * COST  # one request at each worker crosses the line
+        assert cost == made.provider.asked * COST
+        assert cost < amount + COST  # the last one admitted may cross the line
 
 
 async def _left(waiting: list[asyncio.Task[tuple[int, dict[str, object]]]], left: int) -> bool:
@@ -107,7 +119,7 @@ async def test_requests_of_a_killed_worker_are_recorded_by_the_next(
     bounds = LimitsAndBudgets((), (Budget(Decimal(20)),))
     async with hosted(tmp_path, valkey, bounds) as (made, books):
         made.provider.open.clear()
-        streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(12)]
+        streams = [asyncio.create_task(stream_of(made, "fast", **AT_MOST)) for _ in range(12)]
         await eventually(lambda: asked(made, 12))
         victim, _ = await made.workers()
         os.kill(victim, signal.SIGKILL)
@@ -117,3 +129,29 @@ async def test_requests_of_a_killed_worker_are_recorded_by_the_next(
         await eventually(lambda: recorded(books, 12))  # each of them once
         found = Counter(one.status for one in await books.records())
         assert found[200] == ended["One two."]
+
+
+async def test_quick_requests_at_two_workers_are_all_recorded_in_sqlite(
+    tmp_path: Path, valkey: ValkeyServer
+) -> None:
+    requests, connections = 20, 16
+    async with hosted(tmp_path, valkey, LimitsAndBudgets((), ())) as (made, books):
+
+        async def one_after_the_other() -> list[int]:
+            async with aiohttp.ClientSession(
+                made.service.root, headers=made.session.headers
+            ) as session:
+                found = []
+                for _ in range(requests):
+                    async with session.post(HOSTED, json=body("fast", **AT_MOST)) as answer:
+                        found.append(answer.status)
+                        await answer.read()
+                return found
+
+        statuses = await asyncio.gather(*(one_after_the_other() for _ in range(connections)))
+        assert Counter(status for each in statuses for status in each) == {
+            200: requests * connections
+        }
+        await eventually(lambda: recorded(books, requests * connections))
+        found = await books.records()
+        assert sum((one.cost for one in found), Decimal()) == requests * connections * COST
