@@ -26,7 +26,7 @@ ACCOUNTS = '[store]\nfolder = "data"\n[[doors]]\nname = "hosted"\nkind = "hosted
 LIMITED_DOOR = """[[doors]]
 name = "other"
 kind = "gateway"
-path = "/other"
+prefix = "/other"
 [doors.limits]
 concurrent = 9
 """
@@ -39,8 +39,9 @@ requests_per_minute = 9
 ELSEWHERE = """[[models]]
 id = "m"
 engine = "vllm"
+ref = "hf:a/b"
 [models.vllm]
-base_url = "http://127.0.0.1:9"
+address = "http://127.0.0.1:9"
 """
 
 REFUSED = {

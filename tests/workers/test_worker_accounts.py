@@ -50,8 +50,8 @@ id = "other"
 targets = [{{ provider = "there", model = "m" }}]
 """
 HOSTED = "/hosted/v1/chat/completions"
-COST = Decimal("0.007")  # three tokens of prompt, and two of completion
-AT_MOST = {"max_completion_tokens": 2}  # with the prompt's estimate of 5 tokens: 0.009
+COST = Decimal("0.009")  # of a request, and as estimated before it
+AT_MOST = {"max_completion_tokens": 2}
 
 
 @asynccontextmanager
@@ -99,14 +99,13 @@ async def test_a_budget_is_one_for_all_workers(tmp_path: Path, valkey: ValkeySer
         made.provider.open.set()
         first = Counter(status for status, _ in await asyncio.gather(*waiting))
         assert first == {200: 6, 402: 6}
-        later = [(await made.ask("fast", **AT_MOST))[0] for _ in range(12)]
-        assert later[-4:] == [402] * 4
-        await eventually(lambda: recorded(books, 24))
+        later = [(await made.ask("fast", **AT_MOST))[0] for _ in range(6)]
+        assert later == [402] * 6
+        await eventually(lambda: recorded(books, 18))
         found = await books.records()
-        assert sum(one.status == 200 for one in found) == made.provider.asked
         cost = sum((one.cost for one in found), Decimal())
         assert cost == made.provider.asked * COST
-        assert cost < amount + COST  # the last one admitted may cross the line
+        assert amount <= cost < amount + COST  # the last one admitted may cross the line
 
 
 async def _left(waiting: list[asyncio.Task[tuple[int, dict[str, object]]]], left: int) -> bool:
