@@ -13,11 +13,17 @@ from pathlib import Path
 
 import aiohttp
 from hostedkit import Office, office
+from ledgerkit import record
+from sqlalchemy import select
 from valkeyserver import ValkeyServer
 from waiting import eventually
 from workerkit import Setup, asked, body, replaced, stream_of, two_workers
 
 from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.composition.account_backend import account_backend, opened
+from causerie.metering.write_ahead_log import WriteAheadLog
+from causerie.settings import StoreSettings
+from causerie.store.tables import usage_records
 
 CONFIG = """
 [server]
@@ -154,3 +160,25 @@ async def test_quick_requests_at_two_workers_are_all_recorded_in_sqlite(
         await eventually(lambda: recorded(books, requests * connections))
         found = await books.records()
         assert sum((one.cost for one in found), Decimal()) == requests * connections * COST
+
+
+async def test_journals_that_no_worker_has_any_more_are_written_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """Three workers were killed; then there is one."""
+    store = StoreSettings(folder=str(tmp_path), url=f"sqlite:///{tmp_path}/causerie.db")
+    left = [record(), record(), record()]
+    for number, each in enumerate(left, start=1):
+        journal = WriteAheadLog(tmp_path / "journal" / (str(number) if number > 1 else ""))
+        journal.begin()
+        journal.begin_request(each)
+        journal.close()
+    async with account_backend(store):
+        pass
+    database = await opened(store)
+    try:
+        async with database.reading() as connection:
+            found = (await connection.execute(select(usage_records.c.id))).scalars()
+            assert sorted(found) == sorted(each.id for each in left)
+    finally:
+        await database.close()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from openai import AsyncOpenAI
+from service import free_port
 from waiting import eventually
 from workerkit import PATH, Setup, asked, body, logged, replaced, stream_of, two_workers
 
@@ -134,9 +137,80 @@ async def test_a_stop_is_announced_by_all_workers(
         assert await asyncio.to_thread(made.service.process.wait, 30) == 0
 
 
+async def test_a_second_signal_ends_all_workers_at_once(tmp_path: Path) -> None:
+    async with two_workers(tmp_path, CONFIG) as made:
+        made.provider.open.clear()
+        streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(8)]
+        await eventually(lambda: asked(made, 8))
+        made.service.process.send_signal(signal.SIGINT)
+        await eventually(lambda: logged(made, "Stopping"))
+        made.service.process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(made.service.process.wait, 15) == 0  # 20 s to drain
+        assert "One two." not in await asyncio.gather(*streams)
+
+
 async def _stopping(made: Setup) -> bool:
     async with made.session.get("/health/ready") as answer:
         return answer.status == 503
+
+
+async def test_commands_reach_all_workers_and_nothing_is_left_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    async with two_workers(tmp_path, CONFIG) as made:
+        pid = made.service.process.pid
+        assert await _command("ps") == 0
+        assert await _command("reload", "--pid", str(pid)) == 0
+        log = await asyncio.to_thread(made.service.log.read_text)
+        assert log.count("configuration reloaded") == 2
+        os.kill((await made.workers())[0], signal.SIGKILL)  # which cannot remove its socket
+        assert await _command("stop", "--pid", str(pid)) == 0
+        assert await asyncio.to_thread(made.service.process.wait, 30) == 0
+        assert not await asyncio.to_thread(lambda: list((folder / "causerie").iterdir()))
+
+
+async def _command(*words: str) -> int:
+    made = await asyncio.create_subprocess_exec(sys.executable, "-m", "causerie", *words)
+    return await made.wait()
+
+
+async def test_sockets_of_a_killed_supervisor_are_removed_by_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run" / "causerie"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder.parent))
+    async with two_workers(tmp_path, CONFIG) as made:
+        workers = await made.workers()
+        for pid in (workers[0], made.service.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(made.service.process.wait, 30)
+        await eventually(lambda: _gone(workers))
+        assert await asyncio.to_thread(lambda: len(list(folder.iterdir()))) == 2
+        assert await _command("ps") == 0
+        assert not await asyncio.to_thread(lambda: list(folder.iterdir()))
+
+
+async def test_metrics_at_an_address_of_their_own_are_those_of_all(tmp_path: Path) -> None:
+    port = free_port()
+    apart = f'[metrics]\nlisten = "127.0.0.1:{port}"\n{CONFIG}'
+    async with two_workers(tmp_path, apart, metrics=f"http://127.0.0.1:{port}/metrics") as made:
+        for _ in range(6):
+            assert (await made.ask("fast"))[0] == 200
+        await eventually(lambda: _counted(made, 6))
+        async with made.session.get("/metrics") as answer:
+            assert answer.status == 404
+
+
+def test_a_configuration_that_one_process_can_read_is_refused(tmp_path: Path) -> None:
+    text = CONFIG.format(base_url="http://127.0.0.1:9/v1", concurrent=9)
+    command = [sys.executable, "-m", "causerie", "serve", "--port", str(free_port())]
+    ended = subprocess.run(
+        [*command, "--config", "/dev/stdin"], input=text, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    assert "/dev/stdin is a pipe, which one process can read" in ended.stderr
 
 
 async def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
 from causerie.settings.problems import dotted
+from causerie.settings.workers import worker_rules
 
 _AGAIN_SECONDS = 0.5
 log = structlog.get_logger(__name__)
@@ -185,6 +186,12 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
         yield Problem(str(started.file), "", advice)
     for rule in open_doors(wanted.settings, started.settings.server.host):
         advice = f"{rule.advice} (it is listened on until the service is started again)"
+        yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
+    before = started.settings
+    server = msgspec.structs.replace(wanted.settings.server, workers=before.server.workers)
+    running = msgspec.structs.replace(wanted.settings, server=server, shared=before.shared)
+    for rule in worker_rules(running):
+        advice = f"{rule.advice} (both stay until the service is started again)"
         yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
 
 
