@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,10 @@ from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.in_force import settings_in_force
 from causerie.cli.names import library, ref_of
 from causerie.cli.options import Engine
-from causerie.composition.app import engine_of, run_service
+from causerie.composition.app import engine_of, run_service, run_worker
+from causerie.composition.supervisor import supervise
 from causerie.composition.validated import checked
+from causerie.composition.worker_place import own_place
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.logging.setup import configure
 from causerie.logging.stderr import heedless
@@ -25,6 +28,7 @@ from causerie.settings import Loaded, ModelSettings, Problem, Settings, Settings
 from causerie.settings.addresses import has_accounts
 from causerie.settings.entries import Entry, ReadWith
 from causerie.settings.load import Override
+from causerie.settings.workers import worker_count
 
 
 def serve_until_stopped(read: ReadWith) -> None:
@@ -32,8 +36,15 @@ def serve_until_stopped(read: ReadWith) -> None:
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        place = own_place()
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, _again(read), announcer))
+        if place is not None:
+            loop.run(run_worker(loaded, _again(read), place))
+        elif worker_count(loaded.settings.server) > 1:
+            arguments = sys.argv[1:]
+            loop.run(supervise(loaded, arguments, announcer, announcer.first_link))
+        else:
+            loop.run(run_service(loaded, _again(read), announcer))
 
 
 def read_settings(

@@ -46,7 +46,7 @@ Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
 
 Workers = Annotated[
     str | None,
-    typer.Option("--workers", help="Processes that answer for providers; `auto`: one per core."),
+    typer.Option("--workers", help="Worker processes; `auto`: one for each core."),
 ]
 
 
