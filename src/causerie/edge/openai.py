@@ -102,11 +102,9 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits = self._limits.body
+                most = self._limits.body
                 request_hints = hints_of(head.headers) if written is None else NO_HINTS
-                body = (
-                    written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
-                )
+                body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 rules = self._known.get(door.name) or self._rules(door)
                 if request_hints.strict:
                     rules = structs.replace(rules, reject_unknown=True)
