@@ -102,11 +102,9 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits = self._limits.body
+                most = self._limits.body
                 request_hints = hints_of(head.headers) if written is None else NO_HINTS
-                body = (
-                    written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
-                )
+                body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 request = await self._read(body, door, request_hints)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
