@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causerie.cli.asking import explained
-from causerie.cli.chat_commands import ChatCommands
-from causerie.cli.conversation import ChatAnswer, Conversation
+from causerie.cli.chat_session import ChatCommands
+from causerie.cli.conversation import ChatAnswer, Conversation, explained
 from causerie.cli.exits import CommandFailed
 from causerie.cli.options import HERE
 from causerie.cli.services import Service

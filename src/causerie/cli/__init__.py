@@ -19,7 +19,7 @@ def main() -> None:
     _have_streams()
     _be_ended()
     try:
-        from causerie.cli.root import app  # noqa: PLC0415 - it takes a while: Ctrl-C may come
+        from causerie.cli.root import app  # it takes a while: Ctrl-C may come
     except KeyboardInterrupt:
         sys.exit(130)
     try:

@@ -1,10 +1,23 @@
-"""Display of an answer, from its events: dimmed thinking, then the text, then the calls."""
+"""An answer on the terminal as it streams: dimmed thinking, rendered Markdown, tool calls.
+
+The block of Markdown under way is shown as it comes. When the next one begins, its rows are cleared
+and it is written again, rendered, in one write. A block stays as it came where that could lose
+something: where its rows cannot be counted or have left the screen, and where rendering drops a
+character.
+"""
 
 from __future__ import annotations
 
-from rich.console import Console
+import re
+from collections import Counter
+from collections.abc import Iterator
 
-from causerie.cli.markdown import StreamedMarkdown
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions
+from rich.control import Control
+from rich.markdown import Markdown
+from rich.segment import Segment, Segments
+
 from causerie.cli.terminal import printable
 from causerie.errors import counted
 from causerie.protocol.events import (
@@ -103,3 +116,141 @@ class AnswerView:
     @staticmethod
     def _plain(console: Console, text: str, style: str | None) -> None:
         console.print(text, style=style, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+_TELLING = 4  # a line of so many characters shows which block it belongs to
+_VARYING = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: renders as nothing
+
+
+class StreamedMarkdown:
+    """Writes one text to a terminal, block by block; begins at the beginning of a line."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._pending = ""
+        self._size: ConsoleDimensions = out.size
+        self._looked = 0
+
+    def add(self, text: str) -> None:
+        """Show more of the text; control characters are gone from it already."""
+        text = text.replace("\t", "    ")
+        if not self._pending:
+            text = text.lstrip("\n")
+            self._size = self._out.size
+        self._pending += text
+        self._as_it_is(text)
+        if self._tells():
+            self._settle(list(_blocks(self._pending))[-1][0])
+
+    def end(self) -> None:
+        """The text is complete; leaves the cursor at the beginning of a line."""
+        if self._pending and not self._pending.endswith("\n"):
+            self._pending += "\n"
+            self._as_it_is("\n")
+        self._settle(len(self._pending))
+
+    def _tells(self) -> bool:
+        """Return true if the last line shows, for the first time, which block it belongs to."""
+        lines = self._pending.count("\n")
+        if lines == self._looked or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
+            return False
+        self._looked = lines
+        return True
+
+    def _settle(self, end: int) -> None:
+        """Write the pending text up to there for good."""
+        if not end:
+            return
+        rest = self._pending[end:]
+        rows = shown_rows(self._pending, self._out.width)
+        if rows and rows <= self._out.height and self._size == self._out.size:
+            with self._out:  # one write, so that nothing flickers
+                self._out.control(_cleared(rows))
+                for start, block in _blocks(self._pending[:end]):
+                    if start:
+                        self._out.line()
+                    self._rendered(block)
+                if rest:
+                    self._out.line()
+                    self._as_it_is(rest)
+        self._pending, self._looked, self._size = rest, rest.count("\n"), self._out.size
+
+    def _rendered(self, block: str) -> None:
+        markdown = _markdown(block)
+        lines = [
+            [Segment(printable(part.text), part.style) for part in line]
+            for line in self._out.render_lines(markdown, pad=False)
+        ]
+        text = "".join(part.text for line in lines for part in line)
+        content = "".join(token.content for token in markdown.parsed)
+        if _DEFINITION.search(block) or _characters(content) - _characters(text):
+            self._as_it_is(block)
+            return
+        for line in _trimmed(lines):
+            self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
+
+    def _as_it_is(self, text: str) -> None:
+        self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+def shown_rows(text: str, width: int) -> int | None:
+    """Return how many rows a terminal needs for the text; ``None`` where terminals differ."""
+    rows = 0
+    for line in text.split("\n"):
+        column = 0
+        rows += 1
+        for character in line:
+            cells = cell_len(character)
+            if column + cells > width:
+                rows, column = rows + 1, 0
+            column += cells
+        varying = 2 * len(_VARYING.findall(line))
+        if varying and (cell_len(line) + varying) // width != (cell_len(line) - varying) // width:
+            return None
+    return rows
+
+
+def _cleared(rows: int) -> Control:
+    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+    cleared = Control()
+    cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
+    return cleared
+
+
+def _markdown(text: str) -> Markdown:
+    """Text as Markdown whose lines stay lines, in the colours of the terminal."""
+    markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    for token in markdown.parsed:
+        for part in token.children or ():
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+    return markdown
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Yield where each block begins, and its source without blank lines behind it."""
+    lines = text.splitlines(keepends=True)
+    starts = [
+        token.map[0]
+        for token in Markdown(text).parsed
+        if token.level == 0 and token.map and token.nesting >= 0
+    ]
+    if not starts or "".join(lines[: starts[0]]).strip():
+        starts.insert(0, 0)  # a definition of a link has no token
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block = "".join(lines[start:end])
+        yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
+
+
+def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """The lines without blank ones at either end: the space between blocks is ours."""
+    filled = [
+        number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
+    ]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _characters(text: str) -> Counter[str]:
+    """Count letters and digits: what a reader would miss."""
+    return Counter(filter(str.isalnum, text))

@@ -61,10 +61,10 @@ def confirm(question: str) -> None:
 
 def _code_of(error: Exception) -> ExitCode | None:
     """Return the code of a failure that a person can do something about; import what may fail."""
-    from causerie.composition.startup import CannotStart  # noqa: PLC0415 - a second, when one fails
-    from causerie.engines.weights import errors as weights  # noqa: PLC0415
-    from causerie.errors import ServiceError  # noqa: PLC0415
-    from causerie.settings import SettingsError  # noqa: PLC0415
+    from causerie.composition.startup import CannotStart
+    from causerie.engines.weights import errors as weights
+    from causerie.errors import ServiceError
+    from causerie.settings import SettingsError
 
     if isinstance(error, (SettingsError, weights.BadLibrary)):
         return ExitCode.CONFIGURATION

