@@ -38,6 +38,7 @@ _IMPORTED = (
     "causerie.composition.app",
     "causerie.composition.validated",
     "causerie.engines.weights.fetching",
+    "causerie.engines.weights.library",
     "causerie.logging.stderr",
     "uvloop",
     "pydantic.type_adapter",  # which Typer reads words with

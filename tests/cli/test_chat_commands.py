@@ -102,7 +102,7 @@ def test_where_nothing_answers_a_service_is_named_or_can_be_started(
     monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
 ) -> None:
     other = Service(ControlSocket(Path(), 1), ServiceFacts(1, None, "0.0.0.0:8421"))
-    monkeypatch.setattr("causerie.cli.asking.services", lambda: [other] if runs else [])
+    monkeypatch.setattr("causerie.cli.conversation.services", lambda: [other] if runs else [])
     with pytest.raises(CommandFailed) as failed, explained(address):
         raise ServiceError("It failed.") from TransportFailed("refused", "no answer", sent=False)
     assert str(failed.value) == f"{address} cannot be reached: no answer{advice}"

@@ -53,7 +53,7 @@ class ChatWishes:
 
 
 def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
-    """Ask one question, as :func:`asked` returns it, or talk until the person leaves."""
+    """Ask one question, as ``asked`` returns it, or talk until the person leaves."""
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())

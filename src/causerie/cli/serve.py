@@ -95,12 +95,8 @@ def serve(
     from causerie.settings.load import Override
 
     with reporting():
-        given = (("host", host), ("port", port), ("keys", keys), ("workers", workers))
-        flags = [
-            Override(f"server.{name}", value, f"--{name}")
-            for name, value in given
-            if value is not None
-        ]
+        server = {"host": host, "port": port, "keys": keys, "workers": workers}
+        flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
         options = {
             "context": context,
             "parallel": parallel,
@@ -213,13 +209,17 @@ def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     return tuple(model for model in settings.models if model.id in only)
 
 
+def _given(options: Mapping[str, int | str | None]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
+
+
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
     """The models with the engine options that were given; vLLM has some of them too."""
     import msgspec
 
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: options[name] for name in _given(options)}
 
     def with_given(model: ModelSettings) -> ModelSettings:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
