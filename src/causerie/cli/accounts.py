@@ -41,7 +41,7 @@ def create_user(
     pairs: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Let somebody create an account: prints a link that works once, for this address.
+    """Invite somebody: print a link by which they create an account, once, for this address.
 
     With a password the account is made at once.
 
@@ -86,24 +86,24 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
 
 @users.command("disable")
 def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Shut somebody out: their sessions end. Keys of projects stay.
+    """Disable an account and end its sessions. Keys of projects stay.
 
     **Examples**
 
     `causerie users disable ann@example.org`
     """
-    switch_user(who, config, pairs, json, disabled=True)
+    set_disabled(who, config, pairs, json, disabled=True)
 
 
 @users.command("enable")
 def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Let somebody in again.
+    """Enable an account that was disabled.
 
     **Examples**
 
     `causerie users enable ann@example.org`
     """
-    switch_user(who, config, pairs, json, disabled=False)
+    set_disabled(who, config, pairs, json, disabled=False)
 
 
 @users.command("link")
@@ -119,7 +119,7 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
     with reporting():
 
         async def make(accounts: Accounts) -> NewLink:
-            user = await the_user(accounts, who)
+            user = await find_user(accounts, who)
             return await accounts.users.reset_link(SYSTEM, user.id)
 
         settings, made = with_accounts(config, pairs, make)
@@ -141,7 +141,7 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
     with reporting():
 
         async def remove(accounts: Accounts) -> User:
-            user = await the_user(accounts, who)
+            user = await find_user(accounts, who)
             return await accounts.users.remove_factor(SYSTEM, user.id)
 
         _, user = with_accounts(config, pairs, remove)
@@ -156,7 +156,7 @@ def make_operator(
     pairs: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Let somebody see to the whole service.
+    """Make somebody an operator of the whole service, or revoke that.
 
     **Examples**
 
@@ -169,7 +169,7 @@ def make_operator(
     with reporting():
 
         async def change(accounts: Accounts) -> User:
-            user = await the_user(accounts, who)
+            user = await find_user(accounts, who)
             return await accounts.users.make_operator(SYSTEM, user.id, operator=not revoke)
 
         _, user = with_accounts(config, pairs, change)
@@ -199,14 +199,14 @@ def create_now(
     show_users([user], json, one=True)
 
 
-def switch_user(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
-    """Switch an account off or on, and print it."""
+def set_disabled(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
+    """Disable or enable an account, and print it."""
     from causerie.accounts.people import SYSTEM
 
     with reporting():
 
         async def switch(accounts: Accounts) -> User:
-            user = await the_user(accounts, who)
+            user = await find_user(accounts, who)
             return await accounts.users.disable(SYSTEM, user.id, disabled=disabled)
 
         _, user = with_accounts(config, pairs, switch)
@@ -261,7 +261,7 @@ def create_project(
     pairs: Set = None,
     json: AsJson = False,
 ) -> None:
-    """Make a project.
+    """Create a project.
 
     **Examples**
 
@@ -273,7 +273,7 @@ def create_project(
     with reporting():
 
         async def make(accounts: Accounts) -> Project:
-            id = None if owner is None else (await the_user(accounts, owner)).id
+            id = None if owner is None else (await find_user(accounts, owner)).id
             return await accounts.projects.create(SYSTEM, name, owner=id)
 
         _, made = with_accounts(config, pairs, make)
@@ -346,7 +346,7 @@ T = TypeVar("T")
 def with_accounts(
     config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
 ) -> tuple[Settings, T]:
-    """Do something with the accounts of the database that the settings name."""
+    """Return the settings, and the result of a coroutine on the accounts of their database."""
     import asyncio
 
     from causerie.composition.account_backend import accounts_of
@@ -360,8 +360,8 @@ def with_accounts(
     return settings, asyncio.run(main())
 
 
-async def the_user(accounts: Accounts, given: str) -> User:
-    """The user with this id or address."""
+async def find_user(accounts: Accounts, given: str) -> User:
+    """Return the user with this id or address. Raises :class:`CommandFailed`."""
     from causerie.accounts.people import SYSTEM
 
     for user in await accounts.users.every(SYSTEM):
@@ -372,8 +372,11 @@ async def the_user(accounts: Accounts, given: str) -> User:
     )
 
 
-async def the_project(accounts: Accounts, given: str) -> Project:
-    """The project with this id, or alone with this name."""
+async def find_project(accounts: Accounts, given: str) -> Project:
+    """Return the project with this id, or the only one with this name.
+
+    Raises :class:`CommandFailed`.
+    """
     from causerie.accounts.people import SYSTEM
 
     found = [
@@ -403,5 +406,5 @@ def as_json(value: object) -> None:
 
 
 def day(moment: datetime | None) -> str:
-    """A moment as a table shows it, in UTC."""
+    """Return a moment as tables show it, in UTC."""
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

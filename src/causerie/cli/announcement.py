@@ -34,7 +34,7 @@ from causerie.settings.front_page import has_chat_page
 
 
 class ConsoleAnnouncer:
-    """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched.
+    """Reports a start at the terminal: downloads, loads, then how to use the service.
 
     ``settings`` are those that the block is about.
     """
@@ -48,18 +48,18 @@ class ConsoleAnnouncer:
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
-        """There is nobody yet; this token makes the account of the owner, once."""
+        """Remember the token of the link by which the owner creates the first account."""
         self._first = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Show how far the loads are; only on a terminal, and not alongside a download's bar."""
+        """Show the progress of loads, on a terminal without a download's bar."""
         self._engines = engines
         words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
 
     def ready(self, host: str, port: int) -> None:
-        """Show the block: address, models, a line to try."""
+        """Print how to use the service: address, models, a command to try."""
         self.stop()
         for line in block(self.settings, host, port, self._first, self._engines):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -103,7 +103,7 @@ def block(
     first_link: str | None = None,
     engines: Sequence[EngineStatus] = (),
 ) -> Sequence[str]:
-    """The lines that say how to use the service; ``first_link`` is the owner's token."""
+    """Return the lines that show how to use the service; ``first_link`` is the owner's token."""
     url = local_url(host, port)
     base = f"{url}/v1"
     default = default_address(settings)
@@ -115,7 +115,7 @@ def block(
         "",
         f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
         f"  models   {', '.join(default.models) or _NO_MODELS}",
-        *_context(engines),
+        *_context_line(engines),
     ]
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
@@ -138,8 +138,7 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _context(engines: Sequence[EngineStatus]) -> Sequence[str]:
-    """The context in force of each loaded model; none where nothing is loaded yet."""
+def _context_line(engines: Sequence[EngineStatus]) -> Sequence[str]:
     loaded = [engine for engine in engines if engine.context is not None]
     told = [
         f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
@@ -163,7 +162,7 @@ def _curl(door_address: DoorAddress, base: str) -> str:
 
 
 class ModelAnnouncer(ConsoleAnnouncer):
-    """Shows downloads and loads, and nothing of the service itself."""
+    """Reports downloads and loads of a model, and nothing of the service itself."""
 
     def __init__(self, settings: Settings, address: Address) -> None:
         super().__init__(settings, Console(stderr=True))
@@ -178,7 +177,7 @@ class ModelAnnouncer(ConsoleAnnouncer):
 
 
 class DownloadBar:
-    """Shows one download after another; ``quiet`` shows nothing at all."""
+    """Shows the progress of one download after another; ``quiet`` shows nothing."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -209,12 +208,12 @@ class DownloadBar:
         return self._task is not None
 
     def stop(self) -> None:
-        """Take the bar away, complete or not."""
+        """Remove the bar."""
         self._bar.stop()
         self._task = None
 
     def started(self, total: int | None, label: str) -> None:
-        """A file begins; ``total`` is in bytes, where it is known."""
+        """Start the bar of a file of ``total`` bytes, where that is known."""
         self._label, self._bytes, self._began = label, 0, time.monotonic()
         if self._bar.disable:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
@@ -224,7 +223,7 @@ class DownloadBar:
         self._task = self._bar.add_task(label, total=total)
 
     def advanced(self, count: int) -> None:
-        """``count`` more bytes are here."""
+        """Count more bytes of the file."""
         self._bytes += count
         if self._task is not None:
             self._bar.advance(self._task, count)

@@ -34,7 +34,7 @@ _REASONS = {"length": "cut: output limit reached", "content_filter": "withheld b
 
 
 class AnswerView:
-    """Writes one answer as it comes.
+    """Prints one answer while it streams.
 
     The answer goes to ``out``: as rendered Markdown on a terminal, unless it is to be
     ``plain``. Thinking goes there too, dimmed, but only on a terminal: what a
@@ -47,7 +47,7 @@ class AnswerView:
         self._notes = out if out.is_terminal else notes
         self._thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
-        self._markdown = StreamedMarkdown(out) if rendered else None
+        self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
         self._last = ""
         self._open = False
 
@@ -70,7 +70,7 @@ class AnswerView:
                 pass
 
     def summary(self, usage: Usage | None, seconds: float, first: float | None) -> None:
-        """One dimmed line: tokens, time to the first one, rate. Only on a terminal."""
+        """Print the number of tokens, the time to the first, and the rate. Only on a terminal."""
         if usage is None or not self._out.is_terminal:
             return
         words = [counted(usage.completion, "token")]
@@ -97,15 +97,15 @@ class AnswerView:
                 self._out.print()
         self._last = kind
         shown = printable(text)
-        if kind == "text" and self._markdown:
-            self._markdown.add(shown)
+        if kind == "text" and self._with_hard_breaks:
+            self._with_hard_breaks.add(shown)
         elif shown:
             self._plain(self._out, shown, style)
             self._open = not shown.endswith("\n")
 
     def _break(self) -> None:
-        if self._markdown:
-            self._markdown.end()
+        if self._with_hard_breaks:
+            self._with_hard_breaks.end()
         if self._open:
             (self._notes if self._last == "call" else self._out).print()
         self._open = False
@@ -124,42 +124,40 @@ _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: rend
 
 
 class StreamedMarkdown:
-    """Writes one text to a terminal, block by block; begins at the beginning of a line."""
+    """Renders Markdown block by block; starts at the beginning of a line."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
         self._pending = ""
         self._size: ConsoleDimensions = out.size
-        self._looked = 0
+        self._lines_seen = 0
 
     def add(self, text: str) -> None:
-        """Show more of the text; control characters are gone from it already."""
+        """Show more of the text, which has no control characters."""
         text = text.replace("\t", "    ")
         if not self._pending:
             text = text.lstrip("\n")
             self._size = self._out.size
         self._pending += text
-        self._as_it_is(text)
-        if self._tells():
-            self._settle(list(_blocks(self._pending))[-1][0])
+        self._print_source(text)
+        if self._shows_its_block():
+            self._finish_until(list(_blocks(self._pending))[-1][0])
 
     def end(self) -> None:
         """The text is complete; leaves the cursor at the beginning of a line."""
         if self._pending and not self._pending.endswith("\n"):
             self._pending += "\n"
-            self._as_it_is("\n")
-        self._settle(len(self._pending))
+            self._print_source("\n")
+        self._finish_until(len(self._pending))
 
-    def _tells(self) -> bool:
-        """Return true if the last line shows, for the first time, which block it belongs to."""
+    def _shows_its_block(self) -> bool:
         lines = self._pending.count("\n")
-        if lines == self._looked or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
+        if lines == self._lines_seen or len(self._pending.rpartition("\n")[2].strip()) < _TELLING:
             return False
-        self._looked = lines
+        self._lines_seen = lines
         return True
 
-    def _settle(self, end: int) -> None:
-        """Write the pending text up to there for good."""
+    def _finish_until(self, end: int) -> None:
         if not end:
             return
         rest = self._pending[end:]
@@ -173,24 +171,24 @@ class StreamedMarkdown:
                     self._rendered(block)
                 if rest:
                     self._out.line()
-                    self._as_it_is(rest)
-        self._pending, self._looked, self._size = rest, rest.count("\n"), self._out.size
+                    self._print_source(rest)
+        self._pending, self._lines_seen, self._size = rest, rest.count("\n"), self._out.size
 
     def _rendered(self, block: str) -> None:
-        markdown = _markdown(block)
+        markdown = _with_hard_breaks(block)
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._out.render_lines(markdown, pad=False)
         ]
         text = "".join(part.text for line in lines for part in line)
         content = "".join(token.content for token in markdown.parsed)
-        if _DEFINITION.search(block) or _characters(content) - _characters(text):
-            self._as_it_is(block)
+        if _DEFINITION.search(block) or _letter_counts(content) - _letter_counts(text):
+            self._print_source(block)
             return
-        for line in _trimmed(lines):
+        for line in _without_blank_ends(lines):
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
-    def _as_it_is(self, text: str) -> None:
+    def _print_source(self, text: str) -> None:
         self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -218,8 +216,7 @@ def _cleared(rows: int) -> Control:
     return cleared
 
 
-def _markdown(text: str) -> Markdown:
-    """Text as Markdown whose lines stay lines, in the colours of the terminal."""
+def _with_hard_breaks(text: str) -> Markdown:
     markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
         for part in token.children or ():
@@ -229,7 +226,6 @@ def _markdown(text: str) -> Markdown:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where each block begins, and its source without blank lines behind it."""
     lines = text.splitlines(keepends=True)
     starts = [
         token.map[0]
@@ -243,14 +239,12 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
         yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
 
 
-def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """The lines without blank ones at either end: the space between blocks is ours."""
+def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
     filled = [
         number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
     ]
     return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
-def _characters(text: str) -> Counter[str]:
-    """Count letters and digits: what a reader would miss."""
+def _letter_counts(text: str) -> Counter[str]:
     return Counter(filter(str.isalnum, text))

@@ -62,10 +62,15 @@ def chat(
 
     `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
     """
-    from causerie.cli.chat_session import ChatWishes, talk
+    from causerie.cli.chat_session import ChatOptions, talk
 
     with reporting():
-        talk(asked(question), base_url, model, ChatWishes(thinking, sent(system), tools, plain))
+        talk(
+            question_of(question),
+            base_url,
+            model,
+            ChatOptions(thinking, valid_text(system), tools, plain),
+        )
 
 
 def run(
@@ -97,17 +102,19 @@ def run(
 
     `cat report.txt | causerie run smollm2 "Summarize this."`
     """
-    from causerie.cli.chat_session import ChatWishes, talk
+    from causerie.cli.chat_session import ChatOptions, talk
 
     with reporting():
-        question = asked(prompt)  # what is wrong with it is told before a model is loaded
-        with answering(name, context, config, pairs) as (base_url, model):
-            talk(question, base_url, model, ChatWishes(thinking, sent(system), None, plain))
+        question = question_of(prompt)  # what is wrong with it is told before a model is loaded
+        with running_model(name, context, config, pairs) as (base_url, model):
+            talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
 
 
 @contextmanager
-def answering(name: str, context: Context, config: Config, pairs: Set) -> Iterator[tuple[str, str]]:
-    """Yield the base URL and the id of the model, running already or for this command."""
+def running_model(
+    name: str, context: Context, config: Config, pairs: Set
+) -> Iterator[tuple[str, str]]:
+    """Yield the base URL and the id of a model that runs already, or while the block runs."""
     from causerie.cli.announcement import ModelAnnouncer
     from causerie.cli.serve import with_options
     from causerie.cli.services import services
@@ -134,7 +141,7 @@ def answering(name: str, context: Context, config: Config, pairs: Set) -> Iterat
     configure("warning", "auto")
     address: Address = Address()
     announcer = ModelAnnouncer(local, address)
-    with heedless(), _ended_by_signal(), serving_alongside(Loaded(local), announcer, address) as at:
+    with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
         yield f"http://{at[0]}:{at[1]}/v1", model.id
 
 
@@ -147,9 +154,7 @@ def _chosen(settings: Settings, name: str) -> tuple[ModelSettings, ...]:
 
 
 @contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Leave the block by SIGTERM, so that the model is unloaded in order."""
-
+def _exit_on_sigterm() -> Iterator[None]:
     def leave(number: int, _: FrameType | None) -> NoReturn:
         sys.exit(128 + number)
 
@@ -164,32 +169,31 @@ _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default
 _PATIENCE_SECONDS = 3.0
 
 
-def asked(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
+def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
     """Return the one question, or ``None`` for a conversation.
 
     What is piped goes before the question of the command line. A pipe is read to its end, however
     long that takes; after ``patience`` seconds without anything in it a note says so.
     """
-    given = None if question == "-" else sent(question)
+    given = None if question == "-" else valid_text(question)
     if sys.stdin is None:
         if given is None:
             raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
         return given
     if sys.stdin.isatty() and question != "-":
         return given
-    parts = [part for part in (_piped(patience), given) if part]
+    parts = [part for part in (_piped_text(patience), given) if part]
     if not parts:
         raise CommandFailed("stdin held no question", ExitCode.USAGE)
     return "\n\n".join(parts)
 
 
-def sent(argument: str | None) -> str | None:
+def valid_text(argument: str | None) -> str | None:
     """Return an argument as valid UTF-8; a shell passes any bytes."""
     return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _piped(patience: float) -> str:
-    """Return the text on stdin."""
+def _piped_text(patience: float) -> str:
     if not sys.stdin.isatty() and not _has_input(patience):
         typer.echo(
             "causerie: waiting for the end of stdin; `< /dev/null` asks without it", err=True
@@ -204,7 +208,6 @@ def _piped(patience: float) -> str:
 
 
 def _has_input(patience: float) -> bool:
-    """Return true once there is input, or its end; false if nothing comes in time."""
     try:
         return bool(select.select([sys.stdin], [], [], patience)[0])
     except (OSError, ValueError):  # no file, or one that cannot be waited for

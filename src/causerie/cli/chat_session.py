@@ -26,7 +26,7 @@ from causerie.cli.conversation import (
     ChatAnswer,
     ChatCall,
     Conversation,
-    explained,
+    explain_failures,
     first_model,
     provider_at,
 )
@@ -43,8 +43,8 @@ _LONG = 24 * 3600.0  # a person ends what takes too long
 
 
 @dataclass(frozen=True, slots=True)
-class ChatWishes:
-    """Wishes for a conversation."""
+class ChatOptions:
+    """Options of one chat."""
 
     thinking: bool | None
     system: str | None
@@ -52,17 +52,17 @@ class ChatWishes:
     plain: bool
 
 
-def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
-    """Ask one question, as ``asked`` returns it, or talk until the person leaves."""
+def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
+    """Ask one question, or hold a conversation without one."""
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
         try:
-            fields = _fields(wishes.thinking, wishes.tools)
+            fields = _fields(options.thinking, options.tools)
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation())
-            says = Conversation(target, name, fields, wishes.system or None)
-            made = _Talk(runner, says, provider, base_url, plain=wishes.plain)
+            conversation = Conversation(target, name, fields, options.system or None)
+            made = _ChatSession(runner, conversation, provider, base_url, plain=options.plain)
             if question is not None:
                 made.once(question)
             else:
@@ -71,9 +71,7 @@ def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWis
             runner.run(provider.close())
 
 
-class _Talk:
-    """A person at the terminal, and the conversation."""
-
+class _ChatSession:
     def __init__(
         self,
         runner: asyncio.Runner,
@@ -93,10 +91,10 @@ class _Talk:
 
     @cached_property
     def _keyboard(self) -> Keyboard:
-        return Keyboard(self._out, _history())
+        return Keyboard(self._out, _history_file())
 
     def once(self, question: str) -> None:
-        """One question; failures and interrupts end the program."""
+        """Ask one question; failures and interrupts end the program."""
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
@@ -105,7 +103,7 @@ class _Talk:
             view.end()
 
     def at_length(self, title: str) -> None:
-        """Questions until the end of the input."""
+        """Ask until the end of the input."""
         self._out.print(
             f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
         )
@@ -113,8 +111,8 @@ class _Talk:
         while (line := self._keyboard.question()) is not None:
             if line in ("/exit", "/quit", "/bye"):
                 return
-            if (said := self._command(commands, line)) is not None:
-                self._out.print(printable(said), style="dim", markup=False, soft_wrap=True)
+            if (reply_to := self._command(commands, line)) is not None:
+                self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
             elif line:
                 mark = self._conversation.mark()
                 self._conversation.say(line)
@@ -123,19 +121,18 @@ class _Talk:
     @staticmethod
     def _command(commands: ChatCommands, line: str) -> str | None:
         try:
-            return commands.said(line)
+            return commands.reply_to(line)
         except CommandFailed as error:
             return str(error)
 
     def _models(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
-            with explained(self._base_url):
+            with explain_failures(self._base_url):
                 return {str(entry["id"]): entry for entry in await self._provider.listing()}
 
         return self._runner.run(listed())
 
     def _turn(self, mark: int) -> None:
-        """An answer, and further ones while the model asks for results."""
         while True:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
@@ -157,7 +154,6 @@ class _Talk:
                 return
 
     def _results(self, calls: list[ChatCall]) -> bool:
-        """Ask the person for the result of each call; false at the end of the input."""
         for call in calls:
             result = self._keyboard.line(f"result of {printable(call.name)}: ")
             if result is None:
@@ -169,7 +165,7 @@ class _Talk:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
-        with explained(self._base_url):
+        with explain_failures(self._base_url):
             async with aclosing(self._conversation.answer(answer)) as events:
                 async for event in events:
                     if first is None:
@@ -181,8 +177,7 @@ class _Talk:
         view.summary(usage, time.monotonic() - began, first)
 
 
-def _history() -> Path | None:
-    """The file of the lines that were typed; ``None`` for a user without a home."""
+def _history_file() -> Path | None:
     try:
         return state_folder(variables()) / "chat_history"
     except SettingsError:
@@ -221,7 +216,7 @@ Ctrl-C stops an answer."""
 
 
 class ChatCommands:
-    """Commands on a conversation; ``models`` lists what the provider says of each, by id."""
+    """Lines of a chat that are for the program; ``models`` returns the entries of models by id."""
 
     def __init__(
         self, conversation: Conversation, models: Callable[[], Mapping[str, Mapping[str, Any]]]
@@ -229,7 +224,7 @@ class ChatCommands:
         self._conversation = conversation
         self._models = models
 
-    def said(self, line: str) -> str | None:
+    def reply_to(self, line: str) -> str | None:
         """Return what a command has to say, or ``None`` if the line is for the model.
 
         Only a first word of letters is a command, so that a path can be talked about.
@@ -306,7 +301,7 @@ class NoImage(Exception):
 
 
 def data_address(file: Path) -> str:
-    """Return the picture in ``file`` as a ``data:`` address; raise :class:`NoImage`."""
+    """Return the picture in a file as a ``data:`` URL. Raises :class:`NoImage`."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
@@ -321,7 +316,7 @@ def data_address(file: Path) -> str:
 
 
 def takes_images(entry: Mapping[str, Any] | None) -> bool | None:
-    """Return whether a model takes pictures, by its entry in a list; ``None``: it does not say."""
+    """Return whether a model accepts pictures, by its entry; ``None`` if that is unknown."""
     architecture = (entry or {}).get("architecture")
     kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
     return "image" in kinds if isinstance(kinds, list) else None

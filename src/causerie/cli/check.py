@@ -54,7 +54,7 @@ def check(
         loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
         if database:
             loaded, stored = with_database(config, pairs)
-            tell_left_out(stored, loaded)
+            print_left_out(stored, loaded)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         for note in notes(loaded.settings):
@@ -78,8 +78,8 @@ class _Shown:
         return self.everything or path in self.origins
 
 
-def tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
-    """Say of each stored entry that is not in force why."""
+def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
+    """Print each stored entry that is not in force, with the reason."""
     from causerie.composition.entries import origin_of, reasons
 
     for each in stored:
@@ -88,7 +88,7 @@ def tell_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
 
 
 def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
-    """The settings as TOML, each line with its origin as a comment; defaults only if wanted."""
+    """Yield the settings as TOML with their origins; without defaults unless ``everything``."""
     import msgspec
 
     shown = _Shown(loaded.origins, everything)
@@ -139,14 +139,13 @@ def _line(field: Any, value: object, origin: str) -> str:
 
     if value is None:
         return f"# {field.name}: unset"
-    written = _toml(value)
+    written = _toml_value(value)
     if is_secret(field.type) or names_user(written):
         return f"# {field.name}: set, not shown  # {origin}"
     return f"{field.name} = {written}  # {origin}"
 
 
-def _toml(value: object) -> str:
-    """The value as TOML writes it; most of JSON's texts, numbers and lists are TOML's too."""
+def _toml_value(value: object) -> str:
     import msgspec
 
     from causerie.settings import Secret
@@ -156,11 +155,12 @@ def _toml(value: object) -> str:
         value = {name: place for name, place in places.items() if place is not None}
     if isinstance(value, dict):
         pairs = (
-            f"{msgspec.json.encode(key).decode()} = {_toml(item)}" for key, item in value.items()
+            f"{msgspec.json.encode(key).decode()} = {_toml_value(item)}"
+            for key, item in value.items()
         )
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
@@ -172,7 +172,7 @@ _TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")
 
 
 def door_table(settings: Settings) -> Sequence[str]:
-    """A line for each address of each door; the default door has one more, plain ``/v1``."""
+    """Return a table of the doors and their addresses, as comments of TOML."""
     from causerie.settings.addresses import default_address, door_addresses
 
     default = default_address(settings)

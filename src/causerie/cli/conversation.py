@@ -39,7 +39,7 @@ _RULES = ParsingRules()
 
 @dataclass(slots=True)
 class ChatCall:
-    """A call that the model asks for; ``arguments`` is JSON text."""
+    """A tool call of the model; ``arguments`` is JSON text."""
 
     id: str
     name: str
@@ -48,7 +48,7 @@ class ChatCall:
 
 @dataclass(slots=True)
 class ChatAnswer:
-    """The part of an answer that has arrived."""
+    """The received part of an answer."""
 
     reasoning: str = ""
     text: str = ""
@@ -68,7 +68,7 @@ class ChatAnswer:
                 pass
 
     def message(self) -> dict[str, object]:
-        """The assistant message to send back, reasoning unchanged."""
+        """Return the assistant message to send back, reasoning unchanged."""
         message: dict[str, object] = {"role": "assistant", "content": self.text}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
@@ -85,7 +85,7 @@ class ChatAnswer:
 
 
 class Conversation:
-    """The messages so far, and the fields that every request carries."""
+    """The messages of a chat, and the fields that every request carries."""
 
     def __init__(
         self,
@@ -104,39 +104,39 @@ class Conversation:
 
     @property
     def model(self) -> str:
-        """The id of the model that answers."""
+        """Return the id of the model that answers."""
         return self._chat.model
 
     def use(self, model: str) -> None:
-        """Let another model answer; it is told what was said before."""
+        """Send further requests to another model, with the whole conversation."""
         self._chat = self._target(model)
 
     def instruct(self, system: str | None) -> None:
-        """Put another system message before the conversation, or none."""
+        """Replace the system message, or remove it."""
         said = self.messages[1:] if self._system else self.messages
         self._system = system
         self.clear()
         self.messages += said
 
     def markdown(self) -> str:
-        """The texts of the conversation, each below who said it."""
+        """Return the conversation as Markdown, each text below its role."""
         return "\n".join(
-            f"## {message['role']}\n\n{_text(message['content'])}\n"
+            f"## {message['role']}\n\n{_text_of(message['content'])}\n"
             for message in self.messages
             if message["content"]
         )
 
     def clear(self) -> None:
-        """Forget everything but the system message."""
+        """Remove all messages except the system message."""
         self._images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
     def attach(self, image: str) -> None:
-        """Send the picture of a ``data:`` address with what the person says next."""
+        """Attach the picture of a ``data:`` URL to the next message."""
         self._images.append(image)
 
     def say(self, text: str) -> None:
-        """Add what the person says, behind the pictures that were attached."""
+        """Add a message of the user, after the attached pictures."""
         content: object = text
         if self._images:
             parts = [{"type": "image_url", "image_url": {"url": each}} for each in self._images]
@@ -167,12 +167,12 @@ class Conversation:
         self.keep(into)
 
     def keep(self, answer: ChatAnswer) -> None:
-        """Put a complete answer into the history."""
+        """Add a complete answer to the history."""
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
     def keep_stopped(self, answer: ChatAnswer) -> None:
-        """Put the text of a stopped answer into the history; its calls are not complete."""
+        """Add the text of a stopped answer to the history, without its incomplete calls."""
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
@@ -180,12 +180,11 @@ class Conversation:
         return len(self.messages)
 
     def rewind(self, mark: int) -> None:
-        """Forget what came after the mark: a request with it failed."""
+        """Remove the messages after a mark, whose request failed."""
         del self.messages[mark:]
 
 
-def _text(content: object) -> str:
-    """Return the text of a message, which marks its pictures."""
+def _text_of(content: object) -> str:
     if not isinstance(content, list):
         return str(content)
     return "\n\n".join(part.get("text", "(a picture)") for part in content)
@@ -196,14 +195,14 @@ _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 
 @contextmanager
-def explained(base_url: str) -> Iterator[None]:
-    """Failures of the provider as a sentence for the person who named it."""
+def explain_failures(base_url: str) -> Iterator[None]:
+    """Raise failures of a provider as :class:`CommandFailed`, with advice."""
     try:
         yield
     except ServiceError as error:
         if isinstance(error.__cause__, TransportFailed):
             raise CommandFailed(
-                f"{base_url} cannot be reached: {error.__cause__}{_start(base_url)}",
+                f"{base_url} cannot be reached: {error.__cause__}{_start_advice(base_url)}",
                 ExitCode.NETWORK,
             ) from error
         status = error.metadata.get("upstream_status")
@@ -218,7 +217,7 @@ def provider_at(
     dialect: Dialect = GENERIC,
     reach: Reach = _REACH,
 ) -> Provider:
-    """A provider that a command asks itself; raises :class:`CommandFailed` for no address."""
+    """Return the provider at a base URL. Raises :class:`CommandFailed` for an invalid URL."""
     try:
         client = HttpClient(base_url, reach)
     except ValueError as error:
@@ -229,16 +228,15 @@ def provider_at(
 
 
 async def first_model(provider: Provider, base_url: str) -> str:
-    """The first model that the provider lists; raises :class:`CommandFailed`."""
-    with explained(base_url):
+    """Return the first model that the provider lists. Raises :class:`CommandFailed`."""
+    with explain_failures(base_url):
         found = await provider.models()
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]
 
 
-def _start(base_url: str) -> str:
-    """Return where a service is or how to start one, if the address is that of the default."""
+def _start_advice(base_url: str) -> str:
     if base_url != HERE:
         return ""
     running = services()
@@ -248,7 +246,7 @@ def _start(base_url: str) -> str:
 
 
 def advice(status: object, base_url: str) -> str:
-    """Return advice on this failure."""
+    """Return what to do about a status, to be put after it; empty if unknown."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f", set {CLIENT_KEY}"
     if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):

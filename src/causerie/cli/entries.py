@@ -43,7 +43,7 @@ def export_config(
     """
     with reporting():
         loaded, stored = with_database(config, pairs)
-        write_or_print(output, exported(stored, loaded))
+        write_or_print(output, export_text(stored, loaded))
 
 
 _HEAD = """\
@@ -53,15 +53,15 @@ _HEAD = """\
 """
 
 
-def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
-    """Return the entries as text: by kind, oldest first."""
+def export_text(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
+    """Return the entries as TOML: by kind, oldest first."""
     from causerie.composition.entries import SECTIONS, entry_of, known
     from causerie.settings.entries import without_switched_off
 
     usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
     kept = {one.key: one for one in usable}
     tables = [
-        "\n".join(_table(each, kept, loaded))
+        "\n".join(_entry_lines(each, kept, loaded))
         for kind in SECTIONS
         for each in stored
         if each.kind == kind
@@ -69,8 +69,9 @@ def exported(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
     return "\n".join([_HEAD, *(f"{table}\n" for table in tables)])
 
 
-def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) -> Iterator[str]:
-    """Yield the lines of one entry: as comments where the file would not hold with it."""
+def _entry_lines(
+    stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded
+) -> Iterator[str]:
     from causerie.composition.entries import entry_of, reasons
     from causerie.settings.entry_rules import KEYS, NAMES, PATHS
     from causerie.settings.toml import table_text
@@ -85,21 +86,20 @@ def _table(stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded) 
     remarks = {}
     if stored.credential is not None or stored.unreadable:
         label = KEYS[entry.section]
-        values[label] = {"env": variable(stored.name, label)}
+        values[label] = {"env": key_variable(stored.name, label)}
         remarks[label] = f"the {label} itself stays in the database"
     for line in table_text(PATHS[entry.section], _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 
-def variable(name: str, label: str = "key") -> str:
-    """Return the variable that the file names for the key of a provider, or a webhook's secret."""
+def key_variable(name: str, label: str = "key") -> str:
+    """Return the variable that names a provider's key or a webhook's secret in the file."""
     word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
     ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
     return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
 
 
 def _without_null(value: Any) -> Any:
-    """Return the value without what is unset: TOML has no word for that."""
     if isinstance(value, Mapping):
         return {name: _without_null(item) for name, item in value.items() if item is not None}
     return [_without_null(item) for item in value] if isinstance(value, list) else value
@@ -158,36 +158,36 @@ def import_config(
 
 
 def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool) -> None:
-    """Show what would change, ask unless ``yes``, and write all of it."""
+    """Print what would change, ask unless ``yes``, and write all of it."""
     from causerie.composition.importing import EntryImport
     from causerie.settings.entry_file import read_entry_file
     from causerie.settings.environment import variables
 
-    read = reader(config, pairs)
+    read = settings_reader(config, pairs)
     alone = read((), None)
     found = read_entry_file(file)
-    _tell(file, found)
+    _print_ignored(file, found)
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
         steps = await importing.plan(found.entries)
-        _show(steps)
+        _print_steps(steps)
         count = sum(each.after is not None for each in steps)
         if count and not yes:
-            confirm(f"Write {_entries(count)} into the database?")
+            confirm(f"Write {_counted(count)} into the database?")
         await importing.carry_out(steps)
         return count
 
     count = with_entries(alone, work)
-    typer.echo(f"{_entries(count)} written." if count else "Nothing to write.", err=True)
+    typer.echo(f"{_counted(count)} written." if count else "Nothing to write.", err=True)
 
 
-def _tell(file: Path, found: EntryFile) -> None:
+def _print_ignored(file: Path, found: EntryFile) -> None:
     for name in found.others:
         typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
 
-def _show(steps: Sequence[ImportStep]) -> None:
+def _print_steps(steps: Sequence[ImportStep]) -> None:
     from causerie.cli.terminal import print_table
     from causerie.composition.entries import KINDS
 
@@ -198,7 +198,7 @@ def _show(steps: Sequence[ImportStep]) -> None:
     print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
-def _entries(count: int) -> str:
+def _counted(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
 
 
@@ -217,8 +217,8 @@ def write_or_print(output: Path | None, text: str) -> None:
 T = TypeVar("T")
 
 
-def reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
-    """Return the function that reads the settings with some entries."""
+def settings_reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
+    """Return the function that reads the settings together with some entries."""
 
     def read(entries: Sequence[Entry], text: str | None) -> Loaded:
         return settings_in_force(config, pairs, text=text, entries=entries)
@@ -227,7 +227,7 @@ def reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
 
 
 def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T]]) -> T:
-    """Do something with the entries of the database that the settings name."""
+    """Run a coroutine on the entries in the database that the settings name."""
     import asyncio
 
     from causerie.composition.account_backend import entries_of
@@ -251,10 +251,10 @@ def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T
 def with_database(
     config: Path | None, pairs: list[str] | None
 ) -> tuple[Loaded, Sequence[StoredEntry]]:
-    """Return the settings with the entries that hold, and all entries."""
+    """Return the settings with the valid entries of the database, and all entries."""
     from causerie.composition.entries import merged_with
 
-    read = reader(config, pairs)
+    read = settings_reader(config, pairs)
     loaded = read((), None)
     stored = with_entries(loaded, lambda entries: entries.every())
     return merged_with(read, stored, loaded.text), stored

@@ -53,9 +53,9 @@ def init(
     `causerie init --kind team --provider openai`
     """
     with reporting():
-        may_write(config, force)
+        check_absent(config, force)
         asks = kind is None
-        kind = kind or chosen_kind()
+        kind = kind or ask_kind()
         write_configuration(config, kind, model, provider, context, asks=asks)
 
 
@@ -78,27 +78,27 @@ def write_configuration(
     *,
     asks: bool,
 ) -> None:
-    """Write the file of this kind, and print the commands that come next; ``asks`` for the rest."""
+    """Write the file of this kind, and print the next commands; ``asks`` for what is missing."""
     if kind == "model":
         if provider is not None:
             raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-        _write(config, model_file(_own(model, context, asks)))
-        _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
+        _write(config, model_file(_local_model(model, context, asks)))
+        _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
         return
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
-    remote = _remote(provider, model, asks)
+    remote = _remote_models(provider, model, asks)
     _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-    _tell(config, _remote_commands(config, remote))
+    _print_next(config, _remote_commands(config, remote))
 
 
-def may_write(file: Path, force: bool) -> None:
-    """Raises :class:`CommandFailed` if the file exists and may not be replaced."""
+def check_absent(file: Path, force: bool) -> None:
+    """Raise :class:`CommandFailed` if the file exists and may not be replaced."""
     if file.exists() and not force:
         raise CommandFailed(f"{file} exists; --force replaces it")
 
 
-def chosen_kind() -> Kind:
+def ask_kind() -> Kind:
     """Ask for the kind of service. Raises :class:`CommandFailed` without a terminal."""
     if not sys.stdin.isatty():
         raise CommandFailed(
@@ -107,37 +107,37 @@ def chosen_kind() -> Kind:
             ExitCode.USAGE,
         )
     typer.echo(_KINDS, err=True)
-    return _ask("Kind", "model", _kind)
+    return _ask_until_valid("Kind", "model", _kind)
 
 
-def _own(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
+def _local_model(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
     from causerie.cli.serve import id_of
     from causerie.cli.terminal import size_text
 
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
-        name = _ask("Model", _DEFAULT_MODEL, _model_name)
+        name = _ask_until_valid("Model", _DEFAULT_MODEL, _model_name)
     reference = library().reference(name or _DEFAULT_MODEL)
     if context is None and asks:
-        context = _ask("Tokens of context of one request", "auto", context_of)
+        context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"{known.name}: {size_text(known.size)}, {known.license}" if known else ""
     return StarterModel(id_of(reference), ref_of(reference), facts, context or "auto")
 
 
-def _remote(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
+def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
     if provider is None and not asks:
         raise CommandFailed(f"--provider is missing; known are {_names()}", ExitCode.USAGE)
     if provider is None:
         typer.echo(f"\nKnown providers: {_names()}\n", err=True)
-        known = _ask("Provider", "openai", _provider)
+        known = _ask_until_valid("Provider", "openai", _provider)
     else:
         try:
             known = _provider(provider)
         except typer.BadParameter as error:
             raise CommandFailed(error.message, ExitCode.USAGE) from error
     if model is None and asks:
-        model = _ask("One of its models, or * for all", EVERY_MODEL, str.strip)
+        model = _ask_until_valid("One of its models, or * for all", EVERY_MODEL, str.strip)
     return RemoteModels(known, model or EVERY_MODEL)
 
 
@@ -175,8 +175,7 @@ def _names() -> str:
     return ", ".join(KNOWN_PROVIDERS)
 
 
-def _ask(text: str, default: str, read: Callable[[str], _Value]) -> _Value:
-    """Ask until the answer can be read."""
+def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> _Value:
     answer: _Value = typer.prompt(text, default=default, value_proc=read, err=True)
     return answer
 
@@ -203,7 +202,7 @@ def _flag(file: Path) -> str:
     return "" if file == Path(FILE_NAME) else f" --config {file}"
 
 
-def _tell(file: Path, commands: Sequence[str]) -> None:
+def _print_next(file: Path, commands: Sequence[str]) -> None:
     typer.echo(f"Wrote {file}. Next:\n")
     for command in commands:
         typer.echo(f"  {command}")
@@ -235,19 +234,19 @@ class RemoteModels:
 
     @property
     def id(self) -> str:
-        """The name that requests use."""
+        """Return the name that requests use."""
         every = self.model == EVERY_MODEL
         return f"{self.provider.name}/{EVERY_MODEL}" if every else self.model
 
     @property
     def variable(self) -> str | None:
-        """The variable that holds the API key; ``None`` if the provider needs none."""
+        """Return the variable that holds the API key; ``None`` if the provider needs none."""
         name = self.provider.name.upper().replace("-", "_")
         return None if self.provider.local else f"{name}_API_KEY"
 
     @property
     def port(self) -> int:
-        """A port for the service that is not the provider's own on this machine."""
+        """Return a port for the service that differs from the provider's own on this machine."""
         own = self.provider.local and f":{_PORT}/" in self.provider.base_url
         return _PORT + 1 if own else _PORT
 

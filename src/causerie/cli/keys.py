@@ -53,7 +53,7 @@ _PUBLIC_LENGTH = 8
 
 
 def new_key() -> str:
-    """A key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
+    """Return a new key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
     from causerie.accounts.names import letters, new_token
 
     return f"ck_{letters(_PUBLIC_LENGTH)}_{new_token()}"
@@ -116,14 +116,14 @@ def create_key(
     `causerie keys create rockets --management`
     """
     from causerie.accounts.people import SYSTEM
-    from causerie.cli.accounts import the_project, with_accounts
+    from causerie.cli.accounts import find_project, with_accounts
 
     with reporting():
         lasts = None if days is None else timedelta(days=days)
-        draft = drafted(name, lasts, doors, models, management=management)
+        draft = key_draft(name, lasts, doors, models, management=management)
 
         async def make(accounts: Accounts) -> NewKey:
-            found = await the_project(accounts, project)
+            found = await find_project(accounts, project)
             return await accounts.keys.create(SYSTEM, found.id, draft)
 
         settings, made = with_accounts(config, pairs, make)
@@ -147,7 +147,7 @@ def list_keys(
     `causerie keys list rockets`
     """
     from causerie.accounts.people import SYSTEM
-    from causerie.cli.accounts import as_json, the_project, with_accounts
+    from causerie.cli.accounts import as_json, find_project, with_accounts
     from causerie.management.views import KeyView
 
     with reporting():
@@ -155,7 +155,7 @@ def list_keys(
         async def find(accounts: Accounts) -> list[tuple[str, ApiKey]]:
             projects = await accounts.projects.every(SYSTEM)
             if project is not None:
-                projects = [await the_project(accounts, project)]
+                projects = [await find_project(accounts, project)]
             return [
                 (each.name, key)
                 for each in projects
@@ -253,7 +253,7 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
         typer.echo(f"{which} is deleted.", err=True)
 
 
-def drafted(
+def key_draft(
     name: str,
     lasts: timedelta | None,
     doors: Sequence[str] | None,
@@ -261,7 +261,7 @@ def drafted(
     *,
     management: bool,
 ) -> KeyDraft:
-    """Return the key that is wanted; without doors or models it may use all."""
+    """Return the key to create; without doors or models it may use all."""
     from causerie.accounts.issuing import KeyDraft
     from causerie.accounts.keys import Purpose
 
@@ -275,17 +275,17 @@ def drafted(
 
 
 def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
-    """Name models and doors on stderr that a key may use, and that there are not."""
+    """Print the models and doors of a key that the configuration does not have."""
     from causerie.settings.addresses import door_addresses, names
 
-    _warn("model", draft.models, names(settings))
-    _warn("door", draft.doors, [each.door.name for each in door_addresses(settings)])
+    _warn_of_unknown("model", draft.models, names(settings))
+    _warn_of_unknown("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
 def change_key(
     change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    """Carry out a change of a key, and print the key."""
+    """Change a key in the database, and print it."""
     from causerie.accounts.people import SYSTEM
     from causerie.cli.accounts import as_json, with_accounts
     from causerie.management.views import KeyView
@@ -316,8 +316,7 @@ def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
     print_table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
 
 
-def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
-    """Say which names the configuration does not have: they may come, or be mistaken."""
+def _warn_of_unknown(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
     for name in sorted((wanted or frozenset()) - set(there)):
         known = ", ".join(there)
         typer.echo(f"No {kind} is named {name!r} in the configuration; known: {known}.", err=True)

@@ -56,7 +56,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def toml(result: Imported) -> Iterator[str]:
-    """Write the configuration, line by line."""
+    """Yield the lines of the configuration."""
     yield "# Made by `causerie import --litellm`. Check it: `causerie check`."
     yield ""
     yield "[server]"
@@ -137,7 +137,7 @@ _CHAT = (None, "chat", "completion", "responses")
 
 @dataclass(frozen=True, slots=True)
 class ImportedTarget:
-    """One entry of ``model_list``."""
+    """A target made of one entry of ``model_list``."""
 
     provider: str
     model: str
@@ -151,7 +151,7 @@ class ImportedTarget:
 
 @dataclass(slots=True)
 class Alias:
-    """One ``model_name``."""
+    """An alias made of all entries with one ``model_name``."""
 
     id: str
     targets: list[ImportedTarget] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Alias:
         return sum(own) if own and None not in own else None
 
     def weight(self, target: ImportedTarget) -> float | None:
-        """Return the share of a target: by what all targets of its priority have."""
+        """Return the weight of a target among those of its priority; ``None`` if they have none."""
         level = [one for one in self.targets if one.priority == target.priority]
         for name in ("weight", "rpm", "tpm"):
             if len(level) > 1 and all(getattr(one, name) is not None for one in level):
@@ -173,7 +173,7 @@ class Alias:
 
 @dataclass(slots=True)
 class Imported:
-    """Our configuration made of the file; ``notes`` are the places that have no counterpart."""
+    """The translated configuration; ``notes`` are the settings without a counterpart."""
 
     providers: dict[str, Upstream] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
@@ -183,30 +183,30 @@ class Imported:
     notes: list[tuple[str, str]] = field(default_factory=list)
 
     def variable(self, provider: Upstream) -> str | None:
-        """Return the variable of the provider's key; keys that the file holds get one each."""
+        """Return the variable of the provider's key; each key in the file gets its own."""
         own = [one for one in self.providers.values() if one.variable == provider.variable]
         keys = list(dict.fromkeys(one.literal for one in own))
         number = keys.index(provider.literal)
         return f"{provider.variable}_{number + 1}" if number else provider.variable
 
     def note(self, place: str, words: str) -> None:
-        """Remember something that is not carried over, and what to do instead."""
+        """Record a setting that is not carried over, and what to do instead."""
         self.notes.append((place, words))
 
 
 def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Imported:
-    """Translate the document; variables are only looked at for ``master_key``."""
+    """Return the translation of a document; ``environ`` is read for ``master_key`` only."""
     result = Imported()
     router, lite = _table(document, "router_settings"), _table(document, "litellm_settings")
     timeouts = _default_timeouts(router, lite)
     for index, entry in enumerate(_items(document.get("model_list"))):
-        _entry(result, f"model_list[{index}]", entry, timeouts)
+        _add_entry(result, f"model_list[{index}]", entry, timeouts)
     for section, settings in (("router_settings", router), ("litellm_settings", lite)):
-        _fallbacks(result, section, settings)
-    _names(result, router)
+        _add_fallbacks(result, section, settings)
+    _add_second_names(result, router)
     if isinstance(lite.get("drop_params"), bool):
         result.unknown_params = "drop" if lite["drop_params"] else "reject"
-    _master_key(result, _table(document, "general_settings"), environ)
+    _set_master_key(result, _table(document, "general_settings"), environ)
     note_settings(document, result.note)
     _note_limits(result)
     if any(not alias.price for alias in result.aliases.values()):
@@ -225,14 +225,12 @@ def _items(value: object) -> list[Any]:
 
 
 def _default_timeouts(router: Mapping[str, Any], lite: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the timeouts of entries that set none; the router's own go before."""
     found = {"timeout": lite.get("request_timeout")}
     found |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
     return found
 
 
-def _entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
-    """Add one entry of ``model_list`` to its alias, or say why not."""
+def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
     try:
         own, info = entry["litellm_params"], entry.get("model_info") or {}
         name = msgspec.convert(entry["model_name"], ModelPattern)
@@ -266,7 +264,7 @@ def _target(
 ) -> tuple[ImportedTarget, dict[str, str]]:
     if info.get("mode") not in _CHAT:
         raise NotCarried(f"mode `{info['mode']}`: this service only does chat completions")
-    found, model = upstream(params)
+    found, model = provider_of(params)
     wild = model.count("*") == 1 if name.endswith("*") else "*" not in model
     if not model or not wild:
         raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
@@ -287,7 +285,6 @@ def _target(
 
 
 def _provider(result: Imported, found: Upstream) -> str:
-    """Return the name of the provider, which is added if it is new."""
     for name, other in result.providers.items():
         if other == found:
             return name
@@ -346,8 +343,7 @@ def _note_limits(result: Imported) -> None:
                 result.note(f"model_list.{alias.id}.{name}", words)
 
 
-def _fallbacks(result: Imported, section: str, settings: Mapping[str, Any]) -> None:
-    """Append the targets of other aliases, to be asked after an alias's own."""
+def _add_fallbacks(result: Imported, section: str, settings: Mapping[str, Any]) -> None:
     own = {name: list(alias.targets) for name, alias in result.aliases.items()}
     pairs = [
         (name, others)
@@ -374,8 +370,7 @@ def _append(alias: Alias, targets: list[ImportedTarget]) -> None:
             alias.targets.append(replace(target, priority=priority, fallback=True))
 
 
-def _names(result: Imported, router: Mapping[str, Any]) -> None:
-    """``model_group_alias``: a second name for what another alias has."""
+def _add_second_names(result: Imported, router: Mapping[str, Any]) -> None:
     for name, group in _table(router, "model_group_alias").items():
         group = group.get("model") if isinstance(group, dict) else group
         at = f"router_settings.model_group_alias.{name}"
@@ -391,7 +386,9 @@ def _names(result: Imported, router: Mapping[str, Any]) -> None:
         result.aliases[name] = Alias(name, list(alias.targets), dict(alias.price))
 
 
-def _master_key(result: Imported, general: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def _set_master_key(
+    result: Imported, general: Mapping[str, Any], environ: Mapping[str, str]
+) -> None:
     key = general.get("master_key")
     if key is None:
         return
@@ -426,7 +423,7 @@ class NotCarried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A provider as the configuration will have it, but for its name."""
+    """A provider in our configuration, without its name."""
 
     known: str | None
     base_url: str | None
@@ -447,7 +444,7 @@ class Upstream:
         return self.known or "compatible"
 
 
-def upstream(params: Mapping[str, Any]) -> tuple[Upstream, str]:
+def provider_of(params: Mapping[str, Any]) -> tuple[Upstream, str]:
     """Return the provider of an entry, and the id of the model there."""
     prefix, model = _split(str(params.get("model", "")), params.get("custom_llm_provider"))
     base = _plain(params, "api_base") or _plain(params, "base_url")
@@ -460,7 +457,7 @@ def upstream(params: Mapping[str, Any]) -> tuple[Upstream, str]:
 
 
 def variable_of(value: object) -> str | None:
-    """Return the variable that ``os.environ/NAME`` names."""
+    """Return the variable that ``os.environ/NAME`` names; else ``None``."""
     if not isinstance(value, str) or not value.startswith(_ENVIRON):
         return None
     name = value.removeprefix(_ENVIRON)

@@ -42,7 +42,7 @@ def models(
 
     with reporting():
         found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
-        rows = asyncio.run(listed(found.settings))
+        rows = asyncio.run(list_models(found.settings))
         if as_json:
             typer.echo(msgspec.json.encode(rows))
         else:
@@ -51,7 +51,7 @@ def models(
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
-    """One line of the list. ``bytes`` is ``None`` where the weights are not here."""
+    """One row of the list. ``bytes`` is ``None`` where the weights are not fetched."""
 
     id: str | None
     ref: str | None
@@ -60,8 +60,8 @@ class ModelLine:
     path: str | None
 
 
-async def listed(settings: Settings) -> list[ModelLine]:
-    """Configured models first, then what else is in the cache."""
+async def list_models(settings: Settings) -> list[ModelLine]:
+    """Return the configured models, then the other weights in the cache."""
     import asyncio
 
     from causerie.composition.app import cached_weights, weights_here
@@ -126,7 +126,7 @@ Facts = dict[str, object]
 
 
 def model_facts(name: str, config: Config, pairs: Set) -> Facts:
-    """Return what is known of a model. Raises :class:`CommandFailed`."""
+    """Return the facts of a model. Raises :class:`CommandFailed`."""
     import asyncio
 
     from causerie.composition.app import engine_of, fetch_weights, weights_here
@@ -156,13 +156,15 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
             raise CommandFailed(f"{name} is not on this machine; {advice}", ExitCode.NETWORK)
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
     if weights.path.is_dir():
-        return facts | {"folder": str(weights.path)} | _of_folder(weights.path, ref, model.engine)
+        return (
+            facts | {"folder": str(weights.path)} | _folder_facts(weights.path, ref, model.engine)
+        )
     header = read_header(weights.path)
-    runs = _runs(header)
-    return facts | {"file": str(weights.path)} | _of_file(header, ref) | runs
+    runs = _launch_facts(header)
+    return facts | {"file": str(weights.path)} | _file_facts(header, ref) | runs
 
 
-def _of_file(header: Header, ref: str) -> Facts:
+def _file_facts(header: Header, ref: str) -> Facts:
     from causerie.engines.recommended_sampling import of_gguf
 
     sampling = of_gguf(header.sampling, (*header.names, ref, header.architecture))
@@ -171,11 +173,10 @@ def _of_file(header: Header, ref: str) -> Facts:
         "quantization": _quantization(header),
         "size": header.file_size,
         "trained_context": header.context_length,
-    } | _of_template(header.chat_template, sampling)
+    } | _template_facts(header.chat_template, sampling)
 
 
-def _of_folder(path: Path, ref: str, engine: str) -> Facts:
-    """Return the facts of a model folder, and the engine that loads it."""
+def _folder_facts(path: Path, ref: str, engine: str) -> Facts:
     from causerie.engines.recommended_sampling import of_folder
     from causerie.engines.weights.folder import read_folder, read_openvino_folder
 
@@ -186,10 +187,10 @@ def _of_folder(path: Path, ref: str, engine: str) -> Facts:
         "architecture": folder.architecture,
         "size": folder.file_size,
         "trained_context": folder.context_length,
-    } | _of_template(folder.chat_template, sampling)
+    } | _template_facts(folder.chat_template, sampling)
 
 
-def _of_template(template: str, sampling: RecommendedSampling | None) -> Facts:
+def _template_facts(template: str, sampling: RecommendedSampling | None) -> Facts:
     import msgspec
 
     from causerie.chat.formats.registry import detect
@@ -205,8 +206,7 @@ def _of_template(template: str, sampling: RecommendedSampling | None) -> Facts:
     }
 
 
-def _runs(header: Header) -> Facts:
-    """Return the options that the embedded engine would choose for it."""
+def _launch_facts(header: Header) -> Facts:
     from causerie.engines.llamacpp.fit import free_now
     from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory, for_machine
 
@@ -235,7 +235,7 @@ def _thinking(form: ModelFormat) -> str:
 
 
 def facts_text(key: str, value: object) -> str:
-    """Return a value as people read it."""
+    """Return a fact as text for people."""
     from causerie.cli.terminal import size_text
 
     if isinstance(value, bool):

@@ -90,7 +90,10 @@ def settings_in_force(
     text: str | None = None,
     entries: Sequence[Entry] = (),
 ) -> Loaded:
-    """File (or its ``text``), variables and flags put together. Raises :class:`SettingsError`."""
+    """Return the settings from the file or its text, variables and options.
+
+    Raises :class:`SettingsError`.
+    """
     from causerie.settings import load
 
     overrides = [_override(pair) for pair in pairs or ()]
@@ -109,7 +112,7 @@ def _override(pair: str) -> Override:
 
 
 def library() -> Library:
-    """Return the names in force; raise ``BadLibrary`` where the user's file is wrong."""
+    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
     from causerie.engines.weights.library import load_library
 
     return load_library(_own_library())

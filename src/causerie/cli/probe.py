@@ -104,7 +104,7 @@ QUICK_SECONDS = 60.0
 
 
 def check_api(dialect: Dialect | None) -> None:
-    """Raise :class:`CommandFailed` for a server that is not asked as the probe asks."""
+    """Raise :class:`CommandFailed` for a provider without chat completions."""
     from causerie.providers.dialect import CHAT
 
     if dialect is not None and dialect.api != CHAT:
@@ -117,7 +117,7 @@ def check_api(dialect: Dialect | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """Targets and bounds of one probe."""
+    """Provider, models and bounds of one probe."""
 
     base_url: str
     models: tuple[str, ...]
@@ -149,23 +149,21 @@ def plan_of(
     from causerie.probe.asker import ProbeBounds
 
     address = base_url.rstrip("/")
-    reach = access(address, settings_in_force(config, None), keys, dialect)
+    reach = access_to(address, settings_in_force(config, None), keys, dialect)
     check_api(reach.dialect)
     total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
     bounds = ProbeBounds(seconds)
     return ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
 
 
-class _Run:
-    """One run of the command: the models, the cost, the questions."""
-
+class _ProbeRun:
     def __init__(self, plan: ProbePlan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
         self.dialect = plan.access.dialect
 
     async def interviews(self) -> list[CompletedInterview]:
-        """Every model's, one after the other. Raises :class:`CommandFailed`."""
+        """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.operations.interviewing import guessed
         from causerie.probe.asker import ProbeClient
         from causerie.probe.cost import cost
@@ -180,7 +178,9 @@ class _Run:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
             self._learn_dialect(guessed(listed, subjects[0].model))
-            self._agree(cost(plan.questions, subjects, dialect_preview=self.dialect is not None))
+            self._confirm_cost(
+                cost(plan.questions, subjects, dialect_preview=self.dialect is not None)
+            )
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _learn_dialect(self, guessed: Dialect | None) -> None:
@@ -189,10 +189,11 @@ class _Run:
         if self.dialect is None:
             self.dialect = guessed
         elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
-            self._say(f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit')
+            self._print_note(
+                f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit'
+            )
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
-        """The models to ask, with what their entries tell."""
         from causerie.cli.conversation import advice
         from causerie.probe.questions.listing import entries, entry_of, listed_length
         from causerie.probe.reading import message_of
@@ -219,11 +220,10 @@ class _Run:
             for name in names
         ]
 
-    def _agree(self, cost: ProbeBudget) -> None:
-        """Say what it costs; where it is much, go on only when told to."""
+    def _confirm_cost(self, cost: ProbeBudget) -> None:
         if self.dialect is not None:
-            self._say(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
-        self._say(f"{self._plan.base_url}: {cost}")
+            self._print_note(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
+        self._print_note(f"{self._plan.base_url}: {cost}")
         if not cost.large or self._plan.yes:
             return
         if not sys.stdin.isatty():
@@ -240,28 +240,28 @@ class _Run:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await carried_out(asking, self._plan.questions)
-        self._say(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self._plan.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
-            self._say(f"left out by --quick: {', '.join(left)}")
+            self._print_note(f"left out by --quick: {', '.join(left)}")
         return asked
 
     def _progress(self, subject: Subject) -> ProbeProgress:
-        self._say(f"asking {subject.model}")
+        self._print_note(f"asking {subject.model}")
         return ProbeProgress(self._notes, len(self._plan.questions))
 
-    def _say(self, line: str) -> None:
+    def _print_note(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
-    """Ask the models of the plan, and print what they do, with entries for the configuration."""
+    """Probe the models, and print findings and entries for the configuration."""
     import asyncio
 
     import msgspec
     from rich.console import Console
 
-    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
+    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
     if as_json:
         typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
     for one in interviews if not as_json else ():
@@ -271,12 +271,12 @@ def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
 
 
 def print_entries(plan: ProbePlan) -> None:
-    """Ask the models of the plan, and print their entries for the configuration alone."""
+    """Probe the models, and print only their entries for the configuration."""
     import asyncio
 
     from rich.console import Console
 
-    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
+    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
     for one in interviews:
         if not one.complete:
             raise CommandFailed(f"not every question about {one.entry.id} could be asked")
@@ -308,30 +308,31 @@ class Access:
     reach: Reach | None = None
 
 
-def access(
+def access_to(
     base_url: str, loaded: Loaded, options: KeyOptions, dialect: str | None = None
 ) -> Access:
-    """From the options, else from the provider of that address in the configuration, else from
-    the variable that ``causerie chat`` reads. Raises :class:`CommandFailed`."""
+    """Return key and dialect for a base URL, from the options, the configuration or a variable.
+
+    Raises :class:`CommandFailed`.
+    """
     from causerie.providers.dialects import DIALECTS
 
-    known = configured(loaded, base_url)
+    known = configured_provider(loaded, base_url)
     if dialect is not None and dialect not in DIALECTS:
         names = ", ".join(DIALECTS)
         raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
     kind = dialect or (known.dialect if known is not None else None)
-    reach = _reach(known) if known is not None else None
-    return Access(_key(options, known), DIALECTS[kind] if kind is not None else None, reach)
+    reach = _configured_reach(known) if known is not None else None
+    return Access(_chosen_key(options, known), DIALECTS[kind] if kind is not None else None, reach)
 
 
-def configured(loaded: Loaded, base_url: str) -> ProviderSettings | None:
+def configured_provider(loaded: Loaded, base_url: str) -> ProviderSettings | None:
     wanted = base_url.rstrip("/")
     providers = loaded.settings.providers
     return next((one for one in providers if one.base_url.rstrip("/") == wanted), None)
 
 
-def _reach(known: ProviderSettings) -> Reach:
-    """Certificates, proxy and patience of the provider that is configured."""
+def _configured_reach(known: ProviderSettings) -> Reach:
     from causerie.composition.providers import reach
     from causerie.settings.credentials import secret_value
     from causerie.settings.environment import variables
@@ -347,7 +348,7 @@ def _reach(known: ProviderSettings) -> Reach:
         ) from error
 
 
-def _key(options: KeyOptions, known: ProviderSettings | None) -> str | None:
+def _chosen_key(options: KeyOptions, known: ProviderSettings | None) -> str | None:
     from causerie.settings.credentials import secret_value
     from causerie.settings.environment import CLIENT_KEY, variables
     from causerie.settings.values import Secret
@@ -381,7 +382,7 @@ _STYLES = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}  #
 
 
 class ProbeProgress:
-    """Shows which question is being asked: a bar on a terminal, else a line each."""
+    """Shows the current question: a bar on a terminal, else a line each."""
 
     def __init__(self, console: Console, total: int) -> None:
         from rich.progress import (
@@ -408,13 +409,12 @@ class ProbeProgress:
 
     def __enter__(self) -> Callable[[ProbeQuestion], None]:
         self._bar.start()
-        return self._begins
+        return self._start_question
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def _begins(self, question: ProbeQuestion) -> None:
-        """The next question is asked now."""
+    def _start_question(self, question: ProbeQuestion) -> None:
         self._bar.update(self._task, completed=self._count, description=question.words)
         self._count += 1
         if self._bar.disable:
@@ -423,18 +423,18 @@ class ProbeProgress:
 
 
 def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    """The matrix, then what follows from it."""
+    """Print the findings, then the summary."""
     if console.is_terminal:
         console.print(_table(findings))
     else:
-        for line in lines(findings):
+        for line in finding_lines(findings):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in conclusion(entry):
+    for line in summary_lines(entry):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """The matrix as plain lines: answer, question and rule, how; the evidence below."""
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each finding as a line, with evidence below unless it is a yes."""
     from causerie.cli.terminal import printable
     from causerie.probe.verdict import Grade
 
@@ -443,11 +443,11 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
         how = f"  {printable(verdict.how)}" if verdict.how else ""
         yield f"{verdict.grade.value:8}{question.id:32}({question.rule}){how}"
         if verdict.grade is not Grade.YES:
-            yield from (f"          {line}" for line in _evidence(finding))
+            yield from (f"          {line}" for line in _last_exchanges(finding))
 
 
-def conclusion(entry: ProbedModel) -> Iterator[str]:
-    """Yield the lines of the summary that the configuration would hold."""
+def summary_lines(entry: ProbedModel) -> Iterator[str]:
+    """Yield the lines of the summary of a model."""
     from causerie.cli.terminal import printable
 
     yield ""
@@ -474,15 +474,14 @@ def _table(findings: Sequence[Finding]) -> Table:
         question, verdict = finding.question, finding.verdict
         seen = Text(printable(verdict.how))
         if verdict.grade is not Grade.YES:
-            for line in _evidence(finding):
+            for line in _last_exchanges(finding):
                 seen.append(f"\n{line}", style="dim")
         answer = Text(verdict.grade.value, style=_STYLES[verdict.grade.value])
         table.add_row(answer, Text(question.words), Text(question.rule), seen)
     return table
 
 
-def _evidence(finding: Finding) -> Iterator[str]:
-    """The last two exchanges; ``--json`` has all of them."""
+def _last_exchanges(finding: Finding) -> Iterator[str]:
     for one in finding.exchanges[-2:]:
         yield f"asked: {one.asked}"
         yield f"came:  {one.came}"

@@ -27,7 +27,7 @@ _EXAMPLES = "**Examples**"
 
 
 class HelpCommand(TyperCommand):
-    """A command that explains itself in plain text."""
+    """A command whose help is plain text."""
 
     def get_help(self, ctx: Any) -> str:
         """Return the help of the command, with bold words where the output is a terminal."""
@@ -35,14 +35,14 @@ class HelpCommand(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """A group that explains itself in plain text, and its commands without loading pydantic."""
+    """A group whose help is plain text, and is shown without importing pydantic."""
 
     def get_help(self, ctx: Any) -> str:
         """Return the help of the group, with bold words where the output is a terminal."""
         return help_text(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give Typer's own flags a default: pydantic would tell what none of them is as a bool."""
+        """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
         for option in self.get_params(ctx):
             flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
             if flag and option.default is None:
@@ -51,34 +51,31 @@ class HelpGroup(TyperGroup):
 
 
 def help_text(command: Any, ctx: Any) -> str:
-    """Return usage, explanation, arguments, options and commands; lines end at the window."""
+    """Return usage, explanation, arguments, options and commands, wrapped to the window."""
     width = max(50, min(shutil.get_terminal_size().columns, _WIDEST))
     usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
     parts = [f"{_bold('Usage:')} {usage}", *_paragraphs(command.help or "", width)]
-    for title, rows in _tables(command, ctx):
+    for title, rows in _parameter_tables(command, ctx):
         parts.append("\n".join((_bold(f"{title}:"), *_table(rows, width))))
     return "\n\n".join(parts)
 
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:
-    """Yield the paragraphs of an explanation, with all examples in one."""
     before, _, examples = inspect.cleandoc(text).partition(_EXAMPLES)
     for paragraph in before.split("\n\n"):
         if paragraph.strip():
-            yield _coded(textwrap.fill(" ".join(paragraph.split()), width))
+            yield _with_bold_code(textwrap.fill(" ".join(paragraph.split()), width))
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     if lines:
         yield "\n".join((_bold("Examples:"), *(f"  {_example(line)}" for line in lines)))
 
 
 def _example(line: str) -> str:
-    """Write a command that stands alone as text; a sentence about one has the command in bold."""
     alone = _CODE.fullmatch(line)
-    return alone[1] if alone else _coded(line)
+    return alone[1] if alone else _with_bold_code(line)
 
 
-def _tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
-    """Yield the title and the rows of each list that is not empty."""
+def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
     parameters = command.get_params(ctx)
     for title, kind in (("Arguments", "argument"), ("Options", "option")):
         asked = (each for each in parameters if each.param_type_name == kind)
@@ -101,18 +98,16 @@ def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
         if len(head) > column - 2:
             yield head
             head = ""
-        yield _coded(
+        yield _with_bold_code(
             "\n".join((f"{head:{column}}{lines[0]}", *(" " * column + line for line in lines[1:])))
         ).rstrip()
 
 
-def _coded(text: str) -> str:
-    """Write code in bold. Its marks have been counted as letters, so that lines never grow."""
+def _with_bold_code(text: str) -> str:
     return _CODE.sub(lambda found: _bold(found[1]), text)
 
 
 def _bold(text: str) -> str:
-    """Mark text as bold; what prints it leaves the mark out where there is no terminal."""
     return typer.style(text, bold=True)
 
 
@@ -182,8 +177,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
 
 
 class _CommandsOnDemand(HelpGroup):
-    """A group whose commands are placeholders with a summary, until one of them is asked for."""
-
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, command in COMMANDS.items():
@@ -196,7 +189,7 @@ class _CommandsOnDemand(HelpGroup):
 
 
 def loaded(name: str) -> Any:
-    """Return a command with its options, as Typer makes it; import its module."""
+    """Import the module of a command; return the command as Typer builds it."""
     command = COMMANDS[name]
     found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)

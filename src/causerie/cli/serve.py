@@ -112,7 +112,7 @@ def serve(
 
 
 def serve_until_stopped(read: ReadWith) -> None:
-    """Serve by the settings that ``read`` gives, and tell on the terminal how it goes."""
+    """Serve by the settings that ``read`` returns, and report the start at the terminal."""
     from rich.console import Console
 
     from causerie.cli.announcement import ConsoleAnnouncer
@@ -125,7 +125,7 @@ def serve_until_stopped(read: ReadWith) -> None:
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        run_on_loop(run_service(loaded, _again(read), announcer))
+        run_on_loop(run_service(loaded, _with_settings_errors(read), announcer))
 
 
 def read_settings(
@@ -151,8 +151,7 @@ def read_settings(
     return replace(loaded, chosen=chosen)
 
 
-def _again(read: ReadWith) -> ReadWith:
-    """The same while the service runs: what the command line asks for may be gone from the file."""
+def _with_settings_errors(read: ReadWith) -> ReadWith:
     from causerie.settings import Problem, SettingsError
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
@@ -167,7 +166,7 @@ def _again(read: ReadWith) -> ReadWith:
 def chosen_models(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
-    """The models to serve: what the command line says, else all that are configured.
+    """Return the models to serve: REF, the named ones, or all that are configured.
 
     Without ``engine`` the weights decide.
     """
@@ -180,7 +179,7 @@ def chosen_models(
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
                 raise CommandFailed(f"{flag} of REF, and there is no REF", ExitCode.USAGE)
-        return _only(settings, only) if only else settings.models
+        return _models_named(settings, only) if only else settings.models
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     names = library()
@@ -197,7 +196,7 @@ def chosen_models(
     return (msgspec.structs.replace(model, id=id, aliases=aliases),)
 
 
-def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
+def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     from causerie.settings.addresses import has_accounts
 
     missing = sorted(set(only) - {model.id for model in settings.models})
@@ -216,7 +215,7 @@ def _given(options: Mapping[str, int | str | None]) -> list[str]:
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
-    """The models with the engine options that were given; vLLM has some of them too."""
+    """Return the models with the given engine options. Raises :class:`CommandFailed`."""
     import msgspec
 
     given = {name: options[name] for name in _given(options)}
@@ -233,7 +232,7 @@ def with_options(
 
 
 def id_of(reference: Reference) -> str:
-    """A short id from the name of the weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
+    """Return a short id for weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
     from causerie.engines.weights.reference import Kind
 
     name = Path(reference.name).name

@@ -122,7 +122,7 @@ def services() -> Sequence[Service]:
 
 
 def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
-    """The one service that is meant. Raises :class:`CommandFailed`."""
+    """Return the only service that matches. Raises :class:`CommandFailed`."""
     if not found:
         raise CommandFailed("no service of this user is running")
     known = library()
@@ -137,7 +137,7 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
             if fitting
             else "no such service is running; there are"
         )
-        raise CommandFailed(f"{some}:\n{_listed(fitting or found)}", ExitCode.USAGE)
+        raise CommandFailed(f"{some}:\n{_service_lines(fitting or found)}", ExitCode.USAGE)
     others = [model.id for model in fitting[0].facts.models]
     if name is not None and pid is None and len(others) > 1:
         advice = f"stop it as a whole by `causerie stop --pid {fitting[0].facts.pid}`"
@@ -145,7 +145,7 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
     return fitting[0]
 
 
-def _listed(found: Sequence[Service]) -> str:
+def _service_lines(found: Sequence[Service]) -> str:
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  "
         f"{', '.join(model.id for model in one.facts.models) or 'without models of its own'}"
@@ -165,7 +165,7 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     for model in service.facts.models:
-        yield (model.id, *_words(model, known), *where)
+        yield (model.id, *_model_cells(model, known), *where)
         for each in model.members:
             busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
             yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
@@ -173,7 +173,7 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
         yield (*"-" * (len(_COLUMNS) - len(where)), *where)
 
 
-def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
+def _model_cells(model: RunningModel, known: Library) -> tuple[str, ...]:
     return (
         known.name(model.ref) if model.ref else "-",
         model.state,
@@ -191,22 +191,21 @@ def _context(model: RunningModel) -> str:
 
 
 def resident(pid: int | None) -> int | None:
-    """Return the bytes of memory that an engine has now, where the system says so.
+    """Return the resident memory of an engine and its child processes, in bytes.
 
-    With the processes that it has started: a program of others runs below a supervising process.
+    ``None`` where the system does not report it.
     """
     try:
-        return _pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
+        return _pages_with_children(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _pages(process: Path) -> int:
-    """Return the pages that a process and all below it have in memory."""
+def _pages_with_children(process: Path) -> int:
     pages = int((process / "statm").read_text("ascii").split()[1])
     for task in (process / "task").iterdir():
         for child in (task / "children").read_text("ascii").split():
-            pages += _pages(process.with_name(child))
+            pages += _pages_with_children(process.with_name(child))
     return pages
 
 
@@ -266,7 +265,7 @@ RELOAD_SECONDS = 120.0  # secrets may come from slow commands
 def service_to_reload(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
-    """The one service that is meant. Raises :class:`CommandFailed`."""
+    """Return the only service that matches. Raises :class:`CommandFailed`."""
     from causerie.composition.control import asked
     from causerie.composition.service_facts import ServiceFacts
 
@@ -291,5 +290,4 @@ def service_to_reload(
 
 
 def _is_same(config: Path, file: str | None) -> bool:
-    """Return true if both paths lead to one file, through any links and folders."""
     return file is not None and os.path.realpath(config) == os.path.realpath(file)

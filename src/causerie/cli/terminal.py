@@ -18,12 +18,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def printable(text: str) -> str:
-    """The text without characters that would act on the terminal."""
+    """Return the text without characters that would act on the terminal."""
     return _CONTROL.sub("", text)
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes as text for people."""
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
@@ -89,7 +89,6 @@ def _line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) ->
 
 
 def _block(console: Console, names: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
-    """Yield the cells below each other, each after its name; long ones are wrapped."""
     indent = max(map(_width, names)) + _BETWEEN
     for name, cell in zip(names, row, strict=True):
         if not cell.plain:

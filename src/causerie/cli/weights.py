@@ -94,7 +94,7 @@ _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))  # the longest first
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """One line of the list. ``name`` is what other commands take."""
+    """One row of the list. Other commands accept ``name``."""
 
     name: str
     ref: str
@@ -140,14 +140,18 @@ def _cached(known: Library, config: Config, pairs: Set) -> list[CachedModel]:
     found = cached_weights(settings_in_force(config, pairs).settings)
     return [
         CachedModel(
-            known.name(one.ref), one.ref, one.size, _quantization(one), one.used_at, str(one.path)
+            known.name(one.ref),
+            one.ref,
+            one.size,
+            _quantization_of(one),
+            one.used_at,
+            str(one.path),
         )
         for one in found
     ]
 
 
-def _quantization(weights: CachedWeights) -> str | None:
-    """By the file's name where that says it: reading a header takes a while."""
+def _quantization_of(weights: CachedWeights) -> str | None:
     from causerie.engines.weights.errors import NotGguf
     from causerie.engines.weights.gguf import read_header
     from causerie.engines.weights.quantization import of_file_name, of_file_type
@@ -232,7 +236,7 @@ def found_weights(
 
 
 def refuse_running(name: str, known: Library) -> None:
-    """Raises :class:`CommandFailed` while a service has the model."""
+    """Raise :class:`CommandFailed` while a service has the model."""
     from causerie.cli.services import services
 
     for one in services():
