@@ -72,7 +72,7 @@ def test_help_has_every_part_and_fits_the_window() -> None:
     assert [part.split("\n")[0] for part in parts[-3:]] == ["Examples:", "Arguments:", "Options:"]
     assert "`" not in explained
     listed = runner.invoke(app, ["users", "--help"]).output
-    assert "  create         Let somebody create an account: prints a\n" + 17 * " " in listed
+    assert "  create         Invite somebody: print a link by which they\n" + 17 * " " in listed
     assert max(map(len, listed.splitlines())) <= 60
 
 
