@@ -12,7 +12,7 @@ from hub import gguf
 from servicekit import SERVER, ServiceView, service_view
 from structlog.testing import capture_logs
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 from causerie.composition.reloading import refusals
 from causerie.settings import Loaded, load
 

@@ -4,42 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
 from frontkit import Front, front
 from markupsafe import Markup
 
-from causerie.console.api_reference import reference
+from causerie.console.docs_page import bounds, fields, operations, reachable
 from causerie.edge.openapi import document
 from causerie.settings.tree import ServerSettings
 
-DOCUMENT = document(4096)
+DOCUMENT: Any = document(4096)
 
 
-def test_every_operation_and_object_is_there() -> None:
-    found = reference(DOCUMENT)
-    operations = [each for group in found.groups for each in group.operations]
+def test_every_operation_is_there_and_each_object_leads_on() -> None:
+    found = operations(DOCUMENT)
     paths = DOCUMENT["paths"]
-    assert isinstance(paths, dict)
-    assert {(each.base + each.path, each.method) for each in operations} == {
+    assert {(each.base + each.path, each.method) for each in found} == {
         (path, method.upper()) for path, methods in paths.items() for method in methods
     }
-    assert len({each.id for each in operations}) == len(operations)
-    components = DOCUMENT["components"]
-    assert isinstance(components, dict)
-    assert [each.name for each in found.objects] == list(components["schemas"])
-    [chat] = (each for each in operations if each.id == "createChatCompletion")
+    assert len({each.id for each in found}) == len(found)
+    schemas = DOCUMENT["components"]["schemas"]
+    assert reachable([each.described for each in found], schemas) == set(schemas)
+    [chat] = (each for each in found if each.id == "createChatCompletion")
     assert chat.key == "optional"
-    assert chat.body is not None
-    fields = {
-        name: each for group in chat.body.groups for each in group.fields for name in each.names
-    }
-    components = DOCUMENT["components"]
-    assert isinstance(components, dict)
-    assert set(fields) == set(components["schemas"]["ChatRequest"]["properties"])
-    assert all(each.text for each in fields.values())
-    top_p, messages, user = fields["top_p"], fields["messages"], fields["user"]
+    shown = {name: each for _, group in chat.body for each in group for name in each.names}
+    assert set(shown) == set(schemas["ChatRequest"]["properties"])
+    assert all(each.text for each in shown.values())
+    top_p, messages, user = shown["top_p"], shown["messages"], shown["user"]
     assert (top_p.kind, top_p.bounds, top_p.default) == (
         "number",
         "above 0 to 1",
@@ -50,35 +43,54 @@ def test_every_operation_and_object_is_there() -> None:
 
 
 def test_a_refusal_is_described_once_and_a_body_by_its_differences() -> None:
-    found = reference(DOCUMENT)
-    operations = {each.id: each for group in found.groups for each in group.operations}
-    statuses = [each.status for each in found.errors]
-    assert len(set(statuses)) == len(statuses)
-    for each in operations.values():
-        assert set(each.errors) <= set(statuses)
-        assert not {answer.status for answer in each.answers} & set(each.errors)
-    health = operations["showHealth"]
-    assert [each.status for each in health.answers] == ["200", "503"]  # no refusal: it is a health
-    routed = operations["routerCreateChatCompletion"].body
-    assert routed is not None
+    found = {each.id: each for each in operations(DOCUMENT)}
+    meanings: dict[str, object] = {}
+    for each in found.values():
+        errors = dict(each.responses(errors=True))
+        assert not errors.keys() & dict(each.responses(errors=False)).keys()
+        for status, error in errors.items():
+            assert meanings.setdefault(status, error) == error
+    health = found["showHealth"].responses(errors=False)
+    assert [status for status, _ in health] == ["200", "503"]  # no refusal: it is a health
+    routed = found["routerCreateChatCompletion"]
     assert routed.like == "createChatCompletion"
-    names = {name for group in routed.groups for each in group.fields for name in each.names}
+    names = {name for _, group in routed.body for each in group for name in each.names}
     assert {"model", "models", "provider", "route"} <= names
     assert "temperature" not in names
 
 
-def test_objects_know_the_operations_that_lead_to_them() -> None:
-    bases = {each.name: each.bases for each in reference(DOCUMENT).objects}
-    assert bases["SystemMessage"] == {"/v1", "/router/v1"}
-    assert bases["RouterEndpoint"] == {"/router/v1"}
-    assert bases["EngineHealth"] == {""}
+def test_objects_are_those_that_operations_lead_to() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    found: dict[str, set[str]] = {}
+    for each in operations(DOCUMENT):
+        for name in reachable(each.described, schemas):
+            found.setdefault(name, set()).add(each.base)
+    assert found["SystemMessage"] == {"/v1", "/router/v1"}
+    assert found["RouterEndpoint"] == {"/router/v1"}
+    assert found["EngineHealth"] == {""}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"minimum": 0, "maximum": 2}, "0 to 2"),
+        ({"exclusiveMinimum": 0, "maximum": 1}, "above 0 to 1"),
+        ({"exclusiveMinimum": 0}, "above 0"),
+        ({"minimum": 1, "maximum": 2**31 - 1}, "1 or more"),
+        ({"minimum": -(2**63), "maximum": 7.5}, "at most 7.5"),
+        ({"minimum": -(2**63), "maximum": 2**63}, ""),
+        ({"maxLength": 0}, "no characters"),
+        ({"maxItems": 1}, "up to 1 item"),
+        ({"minItems": 2}, "2 items or more"),
+        ({"maxLength": 4096, "pattern": "^a"}, "up to 4,096 characters, matching ^a"),
+    ],
+)
+def test_bounds_are_a_few_words(schema: dict[str, object], words: str) -> None:
+    assert bounds(schema) == words
 
 
 def test_a_pattern_or_name_is_never_markup() -> None:
-    schema = {"properties": {"<b>": {"type": "string", "pattern": "<i>"}}}
-    made = {"info": {"version": "1", "description": ""}, "paths": {}}
-    [found] = reference({**made, "components": {"schemas": {"A": schema}}}).objects
-    [field] = found.fields
+    [field] = fields({"properties": {"<b>": {"type": "string", "pattern": "<i>"}}})
     assert (field.names, field.kind, field.bounds) == (("<b>",), "string", "matching <i>")
     assert not isinstance(field.bounds, Markup)
     assert not isinstance(field.names[0], Markup)
