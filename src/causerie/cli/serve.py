@@ -133,7 +133,7 @@ def serve_until_stopped(read: ReadWith) -> None:
             run_on_loop(run_worker(loaded, again, place))
         elif worker_count(loaded.settings.server) > 1:
             arguments = sys.argv[1:]
-            run_on_loop(supervise(loaded.settings, arguments, announcer, announcer.first_link))
+            run_on_loop(supervise(loaded, arguments, announcer, announcer.first_link))
         else:
             run_on_loop(run_service(loaded, again, announcer))
 
