@@ -30,7 +30,7 @@ from valkeyserver import ValkeyServer
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Membership, Role
 from causerie.accounts.sessions import SessionClient
-from causerie.cli.key import digest_line
+from causerie.cli.keys import digest_line
 from causerie.logging import setup
 
 OPERATOR = "ck_ops_" + "0123456789abcdef" * 3

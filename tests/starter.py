@@ -27,18 +27,20 @@ from typing import IO, Any, BinaryIO, NoReturn, Protocol
 
 _IMPORTED = (
     "causerie.cli.root",
-    "causerie.cli.cached",
+    "causerie.cli.announcement",
     "causerie.cli.chat",
+    "causerie.cli.chat_session",
     "causerie.cli.models",
-    "causerie.cli.commands.cached",
-    "causerie.cli.commands.chat",
-    "causerie.cli.commands.models",
-    "causerie.cli.commands.pull",
-    "causerie.cli.commands.serve",
     "causerie.cli.serve",
+    "causerie.cli.weights",
     "causerie.composition.account_backend",
     "causerie.composition.account_frontend",
+    "causerie.composition.app",
+    "causerie.composition.validated",
     "causerie.engines.weights.fetching",
+    "causerie.engines.weights.library",
+    "causerie.logging.stderr",
+    "uvloop",
     "pydantic.type_adapter",  # which Typer reads words with
 )
 _OWN_TO_A_PROCESS = "causerie.edge.ids"  # its random numbers would be the same in every fork

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI, NotFoundError
 from servicekit import service_view
 from thinker import ANSWER, ARGUMENTS, BLOCKS, THOUGHT, thinking
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 MODEL = "acme/thinker"

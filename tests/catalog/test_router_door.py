@@ -10,7 +10,7 @@ import pytest
 from faultkit import Broken, Fault, Reply, upstream
 from servicekit import ServiceView, service_view
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 R = "/router/v1"
 KEY = new_key()

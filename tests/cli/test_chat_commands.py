@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causerie.cli.asking import explained
-from causerie.cli.chat_commands import ChatCommands
-from causerie.cli.conversation import ChatAnswer, Conversation
+from causerie.cli.chat_session import ChatCommands
+from causerie.cli.conversation import ChatAnswer, Conversation, explain_failures
 from causerie.cli.exits import CommandFailed
 from causerie.cli.options import HERE
 from causerie.cli.services import Service
@@ -43,52 +42,52 @@ def roles(conversation: Conversation) -> list[object]:
 
 @pytest.mark.parametrize("line", ["Why?", "/etc/passwd is what?", "/", "/2 + 1", " /help"])
 def test_other_lines_are_for_the_model(commands: ChatCommands, line: str) -> None:
-    assert commands.said(line) is None
+    assert commands.reply_to(line) is None
 
 
 def test_a_command_that_does_not_exist_is_not_sent(commands: ChatCommands) -> None:
-    assert "/help" in str(commands.said("/sytem Be brief."))
+    assert "/help" in str(commands.reply_to("/sytem Be brief."))
 
 
 def test_help_names_every_command(commands: ChatCommands) -> None:
-    told = str(commands.said("/help"))
+    told = str(commands.reply_to("/help"))
     assert all(name in told for name in ("/model", "/system", "/clear", "/save", "/exit"))
 
 
 def test_another_model_goes_on_with_the_conversation(
     commands: ChatCommands, conversation: Conversation
 ) -> None:
-    assert commands.said("/model") == "* m-1\n  m-2"
-    commands.said("/model m-2")
-    assert commands.said("/model") == "  m-1\n* m-2"
-    assert commands.said("/model m-3") == (
+    assert commands.reply_to("/model") == "* m-1\n  m-2"
+    commands.reply_to("/model m-2")
+    assert commands.reply_to("/model") == "  m-1\n* m-2"
+    assert commands.reply_to("/model m-3") == (
         "there is no model m-3, so m-2 stays; /model lists the others"
     )
-    assert commands.said("/model") == "  m-1\n* m-2"
-    assert commands.said("/model m-2") == "m-2 is asked from now on"
+    assert commands.reply_to("/model") == "  m-1\n* m-2"
+    assert commands.reply_to("/model m-2") == "m-2 is asked from now on"
     assert roles(conversation) == ["system", "user", "assistant"]
 
 
 def test_the_system_message_changes_alone(
     commands: ChatCommands, conversation: Conversation
 ) -> None:
-    commands.said("/system Be\nlong.")
+    commands.reply_to("/system Be\nlong.")
     assert conversation.messages[0]["content"] == "Be\nlong."
-    commands.said("/system")
+    commands.reply_to("/system")
     assert roles(conversation) == ["user", "assistant"]
-    commands.said("/system Again.")
+    commands.reply_to("/system Again.")
     assert roles(conversation) == ["system", "user", "assistant"]
-    commands.said("/clear")
+    commands.reply_to("/clear")
     assert roles(conversation) == ["system"]
 
 
 def test_a_conversation_is_saved_once(commands: ChatCommands, tmp_path: Path) -> None:
     file = tmp_path / "talk.md"
-    assert commands.said(f"/save {file}") == f"written to {file}"
+    assert commands.reply_to(f"/save {file}") == f"written to {file}"
     text = "## system\n\nBrief.\n\n## user\n\nWhy?\n\n## assistant\n\nBecause.\n"
     assert file.read_text(encoding="utf-8") == text
-    assert "exists" in str(commands.said(f"/save {file}"))
-    assert "needs the name" in str(commands.said("/save"))
+    assert "exists" in str(commands.reply_to(f"/save {file}"))
+    assert "needs the name" in str(commands.reply_to("/save"))
 
 
 @pytest.mark.parametrize(
@@ -103,8 +102,8 @@ def test_where_nothing_answers_a_service_is_named_or_can_be_started(
     monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
 ) -> None:
     other = Service(ControlSocket(Path(), 1), ServiceFacts(1, None, "0.0.0.0:8421"))
-    monkeypatch.setattr("causerie.cli.asking.services", lambda: [other] if runs else [])
-    with pytest.raises(CommandFailed) as failed, explained(address):
+    monkeypatch.setattr("causerie.cli.conversation.services", lambda: [other] if runs else [])
+    with pytest.raises(CommandFailed) as failed, explain_failures(address):
         raise ServiceError("It failed.") from TransportFailed("refused", "no answer", sent=False)
     assert str(failed.value) == f"{address} cannot be reached: no answer{advice}"
 
@@ -113,7 +112,7 @@ def test_a_picture_goes_with_the_next_message(
     commands: ChatCommands, conversation: Conversation, tmp_path: Path
 ) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    assert str(commands.said(f"/image {tmp_path}/a.png")).endswith("goes with the next message")
+    assert str(commands.reply_to(f"/image {tmp_path}/a.png")).endswith("goes with the next message")
     conversation.say("What is it?")
     conversation.say("And now?")
     picture, text = cast(list[dict[str, Any]], conversation.messages[-2]["content"])
@@ -128,10 +127,10 @@ def test_a_picture_that_cannot_be_sent(
 ) -> None:
     (tmp_path / "a.txt").write_text("RIFF?")
     for file, said in (("a.txt", "no PNG, JPEG, GIF or WebP"), ("b.png", "No such file")):
-        assert said in str(commands.said(f"/image {tmp_path}/{file}"))
-    assert commands.said("/image") == "/image needs the name of a file"
-    commands.said("/model m-2")
+        assert said in str(commands.reply_to(f"/image {tmp_path}/{file}"))
+    assert commands.reply_to("/image") == "/image needs the name of a file"
+    commands.reply_to("/model m-2")
     (tmp_path / "a.png").write_bytes(PNG)
-    assert commands.said(f"/image {tmp_path}/a.png") == "m-2 takes no pictures"
+    assert commands.reply_to(f"/image {tmp_path}/a.png") == "m-2 takes no pictures"
     conversation.say("Why?")
     assert conversation.messages[-1]["content"] == "Why?"

@@ -15,7 +15,7 @@ import commandkit
 import pytest
 from provider import ScriptedProvider, piece, running
 
-from causerie.cli.chat import asked
+from causerie.cli.chat import question_of
 from causerie.cli.terminal import printable
 
 THINKS = [
@@ -162,7 +162,7 @@ def test_a_pipe_that_nobody_writes_to_is_told_of(monkeypatch: pytest.MonkeyPatch
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("typer.echo", noted)
-        assert asked("Why?", 0.001) == "Late.\n\nWhy?"
+        assert question_of("Why?", 0.001) == "Late.\n\nWhy?"
     assert notes == ["causerie: waiting for the end of stdin; `< /dev/null` asks without it"]
 
 

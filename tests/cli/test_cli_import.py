@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from causerie.cli.key import digest_line
+from causerie.cli.keys import digest_line
 from causerie.cli.root import app
 from causerie.settings import Settings, load
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from causerie.cli.init import RemoteModels, gateway_file
 from causerie.cli.root import app
-from causerie.cli.starter import RemoteModels, gateway_file
 from causerie.providers.known import KNOWN_PROVIDERS
 from causerie.settings import Settings, load
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from causerie.cli.keyboard import recalled, remember, whole
+from causerie.cli.keyboard import append_history, load_history, read_message
 
 
 def typed(*lines: str) -> str:
     left: Iterator[str] = iter(lines)
-    text = whole(lambda _: next(left))
+    text = read_message(lambda _: next(left))
     assert next(left, None) is None, "a line is left"
     return text
 
@@ -34,10 +34,10 @@ def test_a_question_may_have_several_lines(lines: tuple[str, ...], text: str) ->
 
 def test_a_long_history_is_shortened(tmp_path: Path) -> None:
     file = tmp_path / "state/chat_history"
-    assert recalled(file) == []
+    assert load_history(file) == []
     for number in range(2001):
-        remember(file, f"line {number}")
-    assert recalled(file)[0] == "line 1001"
+        append_history(file, f"line {number}")
+    assert load_history(file)[0] == "line 1001"
     assert len(file.read_text(encoding="utf-8").splitlines()) == 1000
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
@@ -45,5 +45,5 @@ def test_a_long_history_is_shortened(tmp_path: Path) -> None:
 
 def test_a_chat_goes_on_without_history(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    remember(tmp_path / "file/chat_history", "Why?")
-    assert recalled(tmp_path / "file/chat_history") == []
+    append_history(tmp_path / "file/chat_history", "Why?")
+    assert load_history(tmp_path / "file/chat_history") == []

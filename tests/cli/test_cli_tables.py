@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from causerie.cli.tables import Cell, print_facts, print_table
+from causerie.cli.terminal import Cell, print_facts, print_table
 
 TITLES = ("MODEL", "WEIGHTS", "SIZE")
 ROWS = (

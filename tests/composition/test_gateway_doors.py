@@ -9,7 +9,7 @@ from faultkit import Reply, upstream
 from gatewaykit import settled
 from servicekit import ServiceView, service_view
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 KEYS = {name: new_key() for name in ("server", "own", "gate")}
 DIGESTS = {name: digest_line(key) for name, key in KEYS.items()}

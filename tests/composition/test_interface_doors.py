@@ -17,7 +17,7 @@ from faultkit import Reply, Upstream, upstream
 from hostedkit import Office, office
 from servicekit import ServiceView, service_view
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 OWN_KEY, PROVIDER_KEY = new_key(), "sk-of-the-provider"
 HOSTED, ROUTER, GATEWAY, ELSEWHERE = "/hosted/v1", "/router/v1", "/gateway/v1", "/team/models"

@@ -12,7 +12,7 @@ from hub import gguf
 from servicekit import SERVER, ServiceView, service_view
 from structlog.testing import capture_logs
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 from causerie.composition.reloading import refusals
 from causerie.settings import Loaded, load
 
@@ -163,6 +163,28 @@ def test_a_service_that_others_reach_stays_closed_until_it_listens_elsewhere(
     [problem] = refusals(started, written("port = 0"))
     assert "server.keys: is unset, and 0.0.0.0 can be reached from other mach" in str(problem)
     assert not list(refusals(started, written('keys = "off"')))
+
+
+def test_a_reload_brings_no_own_model_to_several_workers(tmp_path: Path) -> None:
+    """The number of workers stays as it was until the service is started again."""
+    file = tmp_path / "causerie.toml"
+    provider = '[[providers]]\nname = "a"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    provider += '[[aliases]]\nid = "x"\ntargets = [{ provider = "a", model = "m" }]\n'
+
+    def written(workers: int, more: str = "") -> Loaded:
+        file.write_text(f"[server]\nworkers = {workers}\n{provider}{more}")
+        return load(file=file, environ={})
+
+    started = written(2)
+    own = written(1, '[[models]]\nid = "m"\nengine = "fake"\n')
+    [problem] = refusals(started, own)
+    assert problem.key == "models[0]"
+    assert "each of 2 workers would load it" in problem.advice
+    limited = '[aliases.limits]\nconcurrent = 1\n[shared]\nurl = "valkey://127.0.0.1:1/0"\n'
+    [problem] = refusals(started, written(2, limited))
+    assert problem.key == "aliases[0].limits"
+    assert not list(refusals(started, written(3)))
+    assert not list(refusals(written(1), own))
 
 
 async def test_a_secret_that_is_gone_changes_nothing(tmp_path: Path) -> None:

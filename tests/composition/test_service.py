@@ -13,7 +13,7 @@ from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 from causerie.composition.service import door_table, limits, listen
 from causerie.composition.service_view import LiveServiceView
 from causerie.errors import NotFound, Unauthenticated

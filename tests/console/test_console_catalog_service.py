@@ -10,7 +10,7 @@ from hostedkit import office
 from service import free_port
 from servicekit import ServiceView, service_view
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 R = "/router/v1"
 HERE = """

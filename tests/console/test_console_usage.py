@@ -187,23 +187,16 @@ async def test_percentiles_by_key_and_person(shop: Place, team: Team) -> None:
             {getattr(each, by) for each in made if each.first_token_us is not None}
         )
         assert set(shown) <= {row[0] for row in numbers(page.text)}
-        assert "not recorded" not in page.text
     assert "nightly batch" in speeds((await visitor.get(f"{team.path}/usage?by=key")).text)
 
 
-async def test_times_of_nobody_known_are_said_to_be_so(shop: Place, team: Team) -> None:
-    """Older than the times by key; the playground, which has no key either, is another thing."""
+async def test_times_of_the_playground_have_no_key(shop: Place, team: Team) -> None:
     at = int(NOON.timestamp()) * 1_000_000 - 1
-    await SqlUsage(shop.world.database).append(
-        [
-            record(project=team.project.id, key="", user=team.owner.id, at=at),
-            record(project=team.project.id, key="", user="", at=at),
-        ]
-    )
+    used = record(project=team.project.id, key="", user=team.owner.id, at=at)
+    await SqlUsage(shop.world.database).append([used])
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/usage?by=key")
-    assert speeds(page.text) == ["playground", "not recorded"]
-    assert "For older requests the key was not kept." in page.text
+    assert speeds(page.text) == ["playground"]
     page = await visitor.get(f"{team.path}/usage?by=model")
     assert speeds(page.text) == ["small"]
 

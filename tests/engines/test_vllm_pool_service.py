@@ -18,7 +18,7 @@ from test_vllm_engine import asked, behave, made, processes
 from test_vllm_pool import Place, places
 from waiting import eventually
 
-from causerie.cli.names import library
+from causerie.cli.options import library
 from causerie.cli.services import Service, show_services
 from causerie.composition.control import asked as asked_by_command
 from causerie.composition.control import sockets

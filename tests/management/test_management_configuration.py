@@ -16,7 +16,7 @@ from service import Service, serving
 from typer.testing import CliRunner
 from waiting import eventually
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 from causerie.cli.root import app
 
 OPERATOR = new_key()

@@ -19,7 +19,7 @@ from waiting import eventually
 from causerie.accounts.issuing import KeyDraft
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 from causerie.cli.root import app
 
 OPERATOR = new_key()

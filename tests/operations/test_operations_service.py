@@ -10,7 +10,7 @@ from typing import Any
 from operationskit import MARKET, provider
 from servicekit import ServiceView, service_view
 
-from causerie.cli.key import digest_line, new_key
+from causerie.cli.keys import digest_line, new_key
 
 OPERATOR = new_key()
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}

@@ -16,7 +16,7 @@ import pytest
 import trustme
 from faultkit import Reply, upstream
 
-from causerie.cli.loop import run
+from causerie.cli.serve import run_on_loop
 from causerie.composition.providers import reach
 from causerie.runtime.traffic import traffic
 from causerie.settings.provider import ProviderSettings, TlsSettings
@@ -564,7 +564,7 @@ def test_who_leaves_while_a_connection_is_made_is_gone(monkeypatch: pytest.Monke
                 await tasks[0]
             assert (await asyncio.wait_for(waiting, 60)).status == 200
 
-    run(main())
+    run_on_loop(main())
 
 
 async def test_no_more_connections_than_allowed() -> None:

@@ -130,8 +130,8 @@ class FirstTokens:
 
     start: datetime | None
     """``None`` for :attr:`Step.ALL`."""
-    group: str | None
-    """Empty if there are no groups; ``None`` for times stored without their key and person."""
+    group: str
+    """Empty if there are no groups."""
     times: Sequence[float]
 
 

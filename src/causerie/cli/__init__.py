@@ -15,11 +15,11 @@ _OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, err
 
 
 def main() -> None:
-    """Entry point of the installed command."""
-    _have_streams()
-    _be_ended()
+    """Run the command line: the entry point of the installed command."""
+    _open_closed_streams()
+    _exit_on_sigterm_as_first_process()
     try:
-        from causerie.cli.root import app  # noqa: PLC0415 - it takes a while: Ctrl-C may come
+        from causerie.cli.root import app  # it takes a while: Ctrl-C may come
     except KeyboardInterrupt:
         sys.exit(130)
     try:
@@ -27,35 +27,29 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno not in _OF_STREAMS:
             raise
-        sys.stdout = _nowhere()  # what could not be written would be tried again at the end
+        sys.stdout = _null_stream()  # what could not be written would be tried again at the end
         sys.exit(f"causerie: the output cannot be written: {error.strerror}")
 
 
-def _have_streams() -> None:
-    """Put nothing where a stream was closed: a socket would get its number, and what is said there.
-
-    The event loop of the service takes that for its own mistake and aborts.
-    """
+# A socket would get the number of a closed stream, and receive what is printed. The event loop of
+# the service takes that for its own mistake and aborts.
+def _open_closed_streams() -> None:
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
-    sys.stdout = sys.stdout or _nowhere()
+    sys.stdout = sys.stdout or _null_stream()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every encoding knows what a model may say
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stderr = sys.stderr or _null_stream()
 
 
-def _be_ended() -> None:
-    """End by the signal to stop in a container, too.
-
-    The first process there gets none that it does not handle: whoever stopped a command, or a
-    service that reads its secrets yet, would wait until it is killed.
-    """
+# The first process of a container receives only signals that it handles.
+def _exit_on_sigterm_as_first_process() -> None:
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
-def _nowhere() -> TextIO:
+def _null_stream() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Helpers of the commands on people, projects and keys: the database, and lookup by name or id.
+"""``causerie users``, ``projects`` and ``migrate``: the accounts in the database.
 
 They work on the database that the settings name, also while the service runs, with the rights of
 the machine's owner.
@@ -6,23 +6,339 @@ the machine's owner.
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import msgspec
 import typer
 
-from causerie.accounts.people import SYSTEM, Project, User
-from causerie.cli.doors import root
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.in_force import settings_in_force
-from causerie.settings import Settings
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import AsJson, Config, Set, local_url, settings_in_force
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
+    from causerie.accounts.links import NewLink
+    from causerie.accounts.people import Project, User
+    from causerie.settings import Settings
+
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")
+Who = Annotated[str, typer.Argument(metavar="USER", help="Address or id.")]
+
+
+@users.command("create")
+def create_user(
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="Their address.")],
+    name: Annotated[str | None, typer.Option("--name", help="Their name.")] = None,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="They see to the whole service.")
+    ] = False,
+    password: Annotated[
+        bool, typer.Option("--password-stdin", help="Read their password from stdin.")
+    ] = False,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """Invite somebody: print a link by which they create an account, once, for this address.
+
+    With a password the account is made at once.
+
+    **Examples**
+
+    `causerie users create ann@example.org --operator`
+
+    `pass show ann | causerie users create ann@example.org --password-stdin`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+        if password:
+            create_now(email, name, operator, config, pairs, json)
+            return
+
+        async def invite(accounts: Accounts) -> NewLink:
+            return await accounts.users.invite(SYSTEM, email=email, operator=operator)
+
+        settings, made = with_accounts(config, pairs, invite)
+        show_link(settings, made, json)
+
+
+@users.command("list")
+def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
+    """List everybody who has an account.
+
+    **Examples**
+
+    `causerie users list`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+
+        async def find(accounts: Accounts) -> list[User]:
+            return [*await accounts.users.every(SYSTEM)]
+
+        _, found = with_accounts(config, pairs, find)
+        show_users(found, json)
+
+
+@users.command("disable")
+def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
+    """Disable an account and end its sessions. Keys of projects stay.
+
+    **Examples**
+
+    `causerie users disable ann@example.org`
+    """
+    set_disabled(who, config, pairs, json, disabled=True)
+
+
+@users.command("enable")
+def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
+    """Enable an account that was disabled.
+
+    **Examples**
+
+    `causerie users enable ann@example.org`
+    """
+    set_disabled(who, config, pairs, json, disabled=False)
+
+
+@users.command("link")
+def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
+    """Print a link by which somebody chooses a new password, within two hours.
+
+    **Examples**
+
+    `causerie users link ann@example.org`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+
+        async def make(accounts: Accounts) -> NewLink:
+            user = await find_user(accounts, who)
+            return await accounts.users.reset_link(SYSTEM, user.id)
+
+        settings, made = with_accounts(config, pairs, make)
+        show_link(settings, made, json)
+
+
+@users.command("remove-factor")
+def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
+    """Remove two-factor authentication that was lost, codes and all: their sessions end.
+
+    The password alone lets them in again; make sure that it is them who ask.
+
+    **Examples**
+
+    `causerie users remove-factor ann@example.org`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+
+        async def remove(accounts: Accounts) -> User:
+            user = await find_user(accounts, who)
+            return await accounts.users.remove_factor(SYSTEM, user.id)
+
+        _, user = with_accounts(config, pairs, remove)
+        typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
+
+
+@users.command("operator")
+def make_operator(
+    who: Who,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Not any more.")] = False,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """Make somebody an operator of the whole service, or revoke that.
+
+    **Examples**
+
+    `causerie users operator ann@example.org`
+
+    `causerie users operator ann@example.org --revoke`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+
+        async def change(accounts: Accounts) -> User:
+            user = await find_user(accounts, who)
+            return await accounts.users.make_operator(SYSTEM, user.id, operator=not revoke)
+
+        _, user = with_accounts(config, pairs, change)
+        show_users([user], json, one=True)
+
+
+def create_now(
+    email: str, name: str | None, operator: bool, config: Config, pairs: Set, json: bool
+) -> None:
+    """Create an account with the password on stdin. Raises :class:`CommandFailed`."""
+    from causerie.accounts.people import SYSTEM
+
+    password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
+
+    async def make(accounts: Accounts) -> User:
+        return await accounts.users.create(
+            SYSTEM,
+            email=email,
+            name=name or email.partition("@")[0],
+            password=password,
+            operator=operator,
+        )
+
+    _, user = with_accounts(config, pairs, make)
+    show_users([user], json, one=True)
+
+
+def set_disabled(who: str, config: Config, pairs: Set, json: bool, *, disabled: bool) -> None:
+    """Disable or enable an account, and print it."""
+    from causerie.accounts.people import SYSTEM
+
+    with reporting():
+
+        async def switch(accounts: Accounts) -> User:
+            user = await find_user(accounts, who)
+            return await accounts.users.disable(SYSTEM, user.id, disabled=disabled)
+
+        _, user = with_accounts(config, pairs, switch)
+        show_users([user], json, one=True)
+
+
+def show_users(users: list[User], json: bool, *, one: bool = False) -> None:
+    """Print accounts as a table or as JSON; with ``one`` the JSON is an object."""
+    from causerie.cli.terminal import print_table
+    from causerie.management.views import UserView
+
+    if json:
+        views = [UserView.of(each) for each in users]
+        as_json(views[0] if one else views)
+        return
+    rows = [
+        (each.email, each.name, "operator" if each.operator else "-", _state(each), each.id)
+        for each in users
+    ]
+    print_table(("EMAIL", "NAME", "RIGHTS", "STATE", "ID"), rows)
+
+
+def _state(user: User) -> str:
+    return "active" if user.disabled_at is None else f"disabled {day(user.disabled_at)}"
+
+
+def show_link(settings: Settings, made: NewLink, json: bool) -> None:
+    """Print a new link and until when it works."""
+    from causerie.management.views import NewLinkView
+
+    address = link_address(settings, made.token)
+    if json:
+        as_json(NewLinkView.made(made, address))
+        return
+    typer.echo(address)
+    whose = f"for {made.link.email} alone, " if made.link.email else ""
+    typer.echo(f"It works once, {whose}until {day(made.link.expires_at)} UTC.", err=True)
+
+
+projects = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="What keys, members and usage belong to."
+)
+
+
+@projects.command("create")
+def create_project(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="USER", help="Address or id of its owner.")
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """Create a project.
+
+    **Examples**
+
+    `causerie projects create rockets --owner ann@example.org`
+    """
+    from causerie.accounts.people import SYSTEM
+    from causerie.management.views import ProjectView
+
+    with reporting():
+
+        async def make(accounts: Accounts) -> Project:
+            id = None if owner is None else (await find_user(accounts, owner)).id
+            return await accounts.projects.create(SYSTEM, name, owner=id)
+
+        _, made = with_accounts(config, pairs, make)
+        if json:
+            as_json(ProjectView.of(made))
+        else:
+            show_projects([made])
+
+
+@projects.command("list")
+def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
+    """List all projects.
+
+    **Examples**
+
+    `causerie projects list`
+    """
+    from causerie.accounts.people import SYSTEM
+    from causerie.management.views import ProjectView
+
+    with reporting():
+
+        async def find(accounts: Accounts) -> list[Project]:
+            return [*await accounts.projects.every(SYSTEM)]
+
+        _, found = with_accounts(config, pairs, find)
+        if json:
+            as_json([ProjectView.of(each) for each in found])
+        else:
+            show_projects(found)
+
+
+def show_projects(projects: list[Project]) -> None:
+    from causerie.cli.terminal import print_table
+
+    rows = [
+        (
+            each.name,
+            "active" if each.archived_at is None else f"archived {day(each.archived_at)}",
+            day(each.created_at),
+            each.id,
+        )
+        for each in projects
+    ]
+    print_table(("NAME", "STATE", "MADE", "ID"), rows)
+
+
+def migrate(config: Config = None, pairs: Set = None) -> None:
+    """Bring the tables of the database to the version of this program.
+
+    A service does the same when it starts. This command does it beforehand, for example in a job of
+    a cluster. Several processes may do so at the same time: one migrates, the others wait.
+
+    **Examples**
+
+    `causerie migrate --config causerie.toml`
+    """
+    import asyncio
+
+    from causerie.composition.account_backend import migrated
+
+    with reporting():
+        found = asyncio.run(migrated(settings_in_force(config, pairs).settings.store))
+    typer.echo(f"The database has revision {found}.")
+
 
 T = TypeVar("T")
 
@@ -30,8 +346,10 @@ T = TypeVar("T")
 def with_accounts(
     config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
 ) -> tuple[Settings, T]:
-    """Do something with the accounts of the database that the settings name."""
-    from causerie.composition.account_backend import accounts_of  # noqa: PLC0415 - not for all other commands
+    """Return the settings, and the result of a coroutine on the accounts of their database."""
+    import asyncio
+
+    from causerie.composition.account_backend import accounts_of
 
     settings = settings_in_force(config, pairs).settings
 
@@ -42,8 +360,10 @@ def with_accounts(
     return settings, asyncio.run(main())
 
 
-async def the_user(accounts: Accounts, given: str) -> User:
-    """The user with this id or address."""
+async def find_user(accounts: Accounts, given: str) -> User:
+    """Return the user with this id or address. Raises :class:`CommandFailed`."""
+    from causerie.accounts.people import SYSTEM
+
     for user in await accounts.users.every(SYSTEM):
         if given == user.id or given.strip().lower() == user.email:
             return user
@@ -52,8 +372,13 @@ async def the_user(accounts: Accounts, given: str) -> User:
     )
 
 
-async def the_project(accounts: Accounts, given: str) -> Project:
-    """The project with this id, or alone with this name."""
+async def find_project(accounts: Accounts, given: str) -> Project:
+    """Return the project with this id, or the only one with this name.
+
+    Raises :class:`CommandFailed`.
+    """
+    from causerie.accounts.people import SYSTEM
+
     found = [
         each for each in await accounts.projects.every(SYSTEM) if given in (each.id, each.name)
     ]
@@ -69,14 +394,17 @@ async def the_project(accounts: Accounts, given: str) -> Project:
 
 def link_address(settings: Settings, token: str) -> str:
     """Return the URL at which a browser uses a one-time link."""
-    base = settings.console.address or root(settings)
+    server = settings.server
+    base = settings.console.address or local_url(server.host, server.port)
     return f"{base.rstrip('/')}/console/link#{token}"
 
 
 def as_json(value: object) -> None:
+    import msgspec
+
     typer.echo(msgspec.json.encode(value))
 
 
 def day(moment: datetime | None) -> str:
-    """A moment as a table shows it, in UTC."""
+    """Return a moment as tables show it, in UTC."""
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

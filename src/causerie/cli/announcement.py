@@ -1,29 +1,40 @@
-"""Messages of ``causerie serve`` to the person at the terminal: progress, then one block.
+"""Messages of a start to the person at the terminal: downloads, loads, then one block.
 
-They go to stderr alongside the log lines; without a terminal, only whole lines are written.
+They go to stderr alongside the log lines. Without a terminal only whole lines are written, one at
+the start and one at the end of a download, so that logs stay readable.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Sequence
+from typing import Self
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.status import Status
 
 import causerie
-from causerie.cli.progress import DownloadBar
+from causerie.cli.options import ANY_ADDRESS, local_url
+from causerie.composition.alongside import Address
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
 from causerie.settings.addresses import DoorAddress, default_address, door_addresses, has_accounts
 from causerie.settings.front_page import has_chat_page
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
-
 
 class ConsoleAnnouncer:
-    """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched.
+    """Reports a start at the terminal: downloads, loads, then how to use the service.
 
     ``settings`` are those that the block is about.
     """
@@ -37,18 +48,18 @@ class ConsoleAnnouncer:
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
-        """There is nobody yet; this token makes the account of the owner, once."""
+        """Remember the token of the link by which the owner creates the first account."""
         self._first = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Show how far the loads are; only on a terminal, and not alongside a download's bar."""
+        """Show the progress of loads, on a terminal without a download's bar."""
         self._engines = engines
         words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
 
     def ready(self, host: str, port: int) -> None:
-        """Show the block: address, models, a line to try."""
+        """Print how to use the service: address, models, a command to try."""
         self.stop()
         for line in block(self.settings, host, port, self._first, self._engines):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -92,9 +103,9 @@ def block(
     first_link: str | None = None,
     engines: Sequence[EngineStatus] = (),
 ) -> Sequence[str]:
-    """The lines that say how to use the service; ``first_link`` is the owner's token."""
-    shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
-    base = f"http://{shown}:{port}/v1"
+    """Return the lines that show how to use the service; ``first_link`` is the owner's token."""
+    url = local_url(host, port)
+    base = f"{url}/v1"
     default = default_address(settings)
     others = [door_address for door_address in door_addresses(settings) if door_address != default]
     more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
@@ -102,19 +113,19 @@ def block(
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
-        f"  address  {base}" + (more if host in _EVERYWHERE else ""),
+        f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
         f"  models   {', '.join(default.models) or _NO_MODELS}",
-        *_context(engines),
+        *_context_line(engines),
     ]
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
     if has_chat_page(settings):
-        lines.append(f"  page     http://{shown}:{port}/")
+        lines.append(f"  page     {url}/")
     if settings.server.docs:
-        lines.append(f"  docs     http://{shown}:{port}/docs")
+        lines.append(f"  docs     {url}/docs")
     if has_accounts(settings) and settings.console.enabled:
-        console = f"{settings.console.address or f'http://{shown}:{port}'}/console"
+        console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
         if first_link is not None:
             lines += [
@@ -127,8 +138,7 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _context(engines: Sequence[EngineStatus]) -> Sequence[str]:
-    """The context in force of each loaded model; none where nothing is loaded yet."""
+def _context_line(engines: Sequence[EngineStatus]) -> Sequence[str]:
     loaded = [engine for engine in engines if engine.context is not None]
     told = [
         f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
@@ -149,3 +159,84 @@ def _curl(door_address: DoorAddress, base: str) -> str:
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
+
+
+class ModelAnnouncer(ConsoleAnnouncer):
+    """Reports downloads and loads of a model, and nothing of the service itself."""
+
+    def __init__(self, settings: Settings, address: Address) -> None:
+        super().__init__(settings, Console(stderr=True))
+        self._address = address
+
+    def ready(self, host: str, port: int) -> None:
+        self.stop()
+        self._address.set_result((host, port))
+
+    def stopping(self) -> None:
+        self.stop()
+
+
+class DownloadBar:
+    """Shows the progress of one download after another; ``quiet`` shows nothing."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._label = ""
+        self._bytes = 0
+        self._began = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def active(self) -> bool:
+        """Return true while a bar is on the terminal."""
+        return self._task is not None
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        self._bar.stop()
+        self._task = None
+
+    def started(self, total: int | None, label: str) -> None:
+        """Start the bar of a file of ``total`` bytes, where that is known."""
+        self._label, self._bytes, self._began = label, 0, time.monotonic()
+        if self._bar.disable:
+            size = f" ({total / 1e6:.0f} MB)" if total else ""
+            self._say(f"{label}{size}")
+            return
+        self._bar.start()
+        self._task = self._bar.add_task(label, total=total)
+
+    def advanced(self, count: int) -> None:
+        """Count more bytes of the file."""
+        self._bytes += count
+        if self._task is not None:
+            self._bar.advance(self._task, count)
+
+    def finished(self) -> None:
+        if self._task is not None:
+            self._bar.stop()
+            self._task = None
+            return
+        seconds = max(time.monotonic() - self._began, 1e-3)
+        rate = self._bytes / 1e6 / seconds
+        self._say(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False, highlight=False)

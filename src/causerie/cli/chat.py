@@ -1,237 +1,199 @@
-"""``causerie chat``: talk to a model, here or behind any base URL.
-
-Ctrl-C stops the answer and not the program: each answer runs in its own task
-on one runner, which an interrupt cancels.
-"""
+"""``causerie chat`` and ``causerie run``: talk to a model, or ask one question."""
 
 from __future__ import annotations
 
-import asyncio
 import select
+import signal
 import sys
-import time
-from contextlib import aclosing
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import msgspec
 import typer
-from rich.console import Console
 
-from causerie.chat.separation import Separation
-from causerie.cli.answer_view import AnswerView
-from causerie.cli.asking import explained, first_model, provider_at
-from causerie.cli.chat_commands import ChatCommands
-from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.keyboard import Keyboard
-from causerie.cli.terminal import printable
-from causerie.protocol.events import Usage
-from causerie.providers.provider import Deadlines, Provider
-from causerie.providers.target import ProviderTarget
-from causerie.settings.environment import client_key, state_folder, variables
-from causerie.settings.problems import SettingsError
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import (
+    HERE,
+    QUESTION,
+    Config,
+    Context,
+    Plain,
+    Set,
+    library,
+    settings_in_force,
+)
 
-_LONG = 24 * 3600.0  # a person ends what takes too long
+if TYPE_CHECKING:
+    from causerie.settings import ModelSettings, Settings
+
+
+def chat(
+    question: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
+    base_url: Annotated[
+        str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
+    ] = HERE,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
+    ] = None,
+    thinking: Annotated[
+        bool | None,
+        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
+    ] = None,
+    plain: Plain = False,
+) -> None:
+    """Chat in the terminal, or ask one question.
+
+    The key for the provider is read from the variable CAUSERIE_API_KEY.
+    Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
+    Text that is piped goes before the question; stdin is read to its end.
+
+    **Examples**
+
+    `causerie chat`
+
+    `causerie chat "Why is the sky blue?" --no-thinking`
+
+    `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
+    """
+    from causerie.cli.chat_session import ChatOptions, talk
+
+    with reporting():
+        talk(
+            question_of(question),
+            base_url,
+            model,
+            ChatOptions(thinking, valid_text(system), tools, plain),
+        )
+
+
+def run(
+    name: Annotated[
+        str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
+    ],
+    prompt: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
+    context: Context = None,
+    thinking: Annotated[
+        bool | None,
+        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    plain: Plain = False,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Chat with a model on this machine, or ask one question.
+
+    A running service that has the model answers. Otherwise the model is
+    fetched if needed, and loaded for as long as the command runs. Text that is
+    piped goes before the question; stdin is read to its end.
+
+    **Examples**
+
+    `causerie run qwen3:0.6b`
+
+    `causerie run smollm2 "Why is the sky blue?"`
+
+    `cat report.txt | causerie run smollm2 "Summarize this."`
+    """
+    from causerie.cli.chat_session import ChatOptions, talk
+
+    with reporting():
+        question = question_of(prompt)  # what is wrong with it is told before a model is loaded
+        with running_model(name, context, config, pairs) as (base_url, model):
+            talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
+
+
+@contextmanager
+def running_model(
+    name: str, context: Context, config: Config, pairs: Set
+) -> Iterator[tuple[str, str]]:
+    """Yield the base URL and the id of a model that runs already, or while the block runs."""
+    from causerie.cli.announcement import ModelAnnouncer
+    from causerie.cli.serve import with_options
+    from causerie.cli.services import services
+    from causerie.composition.alongside import Address, serving_alongside
+    from causerie.logging.setup import configure
+    from causerie.logging.stderr import heedless
+    from causerie.settings import Loaded, ServerSettings, Settings
+
+    if isinstance(context, int) and context < 1:
+        raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)
+    known = library()
+    for service in services():
+        for found in service.models(name, known):
+            yield service.base_url, found.id
+            return
+    settings = settings_in_force(config, pairs).settings
+    model = with_options(_chosen(settings, name), {"context": context})[0]
+    local = Settings(
+        server=ServerSettings(host="127.0.0.1", port=0),
+        models=(model,),
+        engines=settings.engines,
+        weights=settings.weights,
+    )
+    configure("warning", "auto")
+    address: Address = Address()
+    announcer = ModelAnnouncer(local, address)
+    with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
+        yield f"http://{at[0]}:{at[1]}/v1", model.id
+
+
+def _chosen(settings: Settings, name: str) -> tuple[ModelSettings, ...]:
+    from causerie.cli.serve import chosen_models
+
+    if any(model.id == name for model in settings.models):
+        return chosen_models(settings, None, None, [name], None)
+    return chosen_models(settings, name, None, None, None)
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default
 _PATIENCE_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChatWishes:
-    """Wishes for a conversation."""
-
-    thinking: bool | None
-    system: str | None
-    tools: Path | None
-    plain: bool
-
-
-def asked(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
+def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
     """Return the one question, or ``None`` for a conversation.
 
     What is piped goes before the question of the command line. A pipe is read to its end, however
     long that takes; after ``patience`` seconds without anything in it a note says so.
     """
-    given = None if question is None or question == "-" else _text(question)
+    given = None if question == "-" else valid_text(question)
     if sys.stdin is None:
         if given is None:
             raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
         return given
     if sys.stdin.isatty() and question != "-":
         return given
-    parts = [part for part in (_piped(patience), given) if part]
+    parts = [part for part in (_piped_text(patience), given) if part]
     if not parts:
         raise CommandFailed("stdin held no question", ExitCode.USAGE)
     return "\n\n".join(parts)
 
 
-def talk(question: str | None, base_url: str, model: str | None, wishes: ChatWishes) -> None:
-    """Ask one question, as :func:`asked` returns it, or talk until the person leaves."""
-    with asyncio.Runner() as runner:
-        long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
-        provider = provider_at(base_url, long, client_key())
-        try:
-            fields = _fields(wishes.thinking, wishes.tools)
-            name = model or runner.run(first_model(provider, base_url))
-            target = partial(ProviderTarget, provider, separators=Separation())
-            system = _text(wishes.system) if wishes.system else None
-            says = Conversation(target, name, fields, system)
-            made = _Talk(runner, says, provider, base_url, plain=wishes.plain)
-            if question is not None:
-                made.once(question)
-            else:
-                made.at_length(f"{name} at {base_url}")
-        finally:
-            runner.run(provider.close())
+def valid_text(argument: str | None) -> str | None:
+    """Return an argument as valid UTF-8; a shell passes any bytes."""
+    return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-class _Talk:
-    """A person at the terminal, and the conversation."""
-
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        conversation: Conversation,
-        provider: Provider,
-        base_url: str,
-        *,
-        plain: bool,
-    ) -> None:
-        self._runner = runner
-        self._base_url = base_url
-        self._provider = provider
-        self._conversation = conversation
-        self._out = Console(highlight=False)
-        self._notes = Console(stderr=True, highlight=False)
-        self._plain = plain
-
-    @cached_property
-    def _keyboard(self) -> Keyboard:
-        return Keyboard(self._out, _history())
-
-    def once(self, question: str) -> None:
-        """One question; failures and interrupts end the program."""
-        self._conversation.say(question)
-        view = AnswerView(self._out, self._notes, plain=self._plain)
-        try:
-            self._runner.run(self._answer(view, ChatAnswer()))
-        finally:
-            view.end()
-
-    def at_length(self, title: str) -> None:
-        """Questions until the end of the input."""
-        self._out.print(
-            f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
-        )
-        commands = ChatCommands(self._conversation, self._models)
-        while (line := self._keyboard.question()) is not None:
-            if line in ("/exit", "/quit", "/bye"):
-                return
-            if (said := self._command(commands, line)) is not None:
-                self._out.print(printable(said), style="dim", markup=False, soft_wrap=True)
-            elif line:
-                mark = self._conversation.mark()
-                self._conversation.say(line)
-                self._turn(mark)
-
-    @staticmethod
-    def _command(commands: ChatCommands, line: str) -> str | None:
-        try:
-            return commands.said(line)
-        except CommandFailed as error:
-            return str(error)
-
-    def _models(self) -> dict[str, dict[str, Any]]:
-        async def listed() -> dict[str, dict[str, Any]]:
-            with explained(self._base_url):
-                return {str(entry["id"]): entry for entry in await self._provider.listing()}
-
-        return self._runner.run(listed())
-
-    def _turn(self, mark: int) -> None:
-        """An answer, and further ones while the model asks for results."""
-        while True:
-            answer = ChatAnswer()
-            view = AnswerView(self._out, self._notes, plain=self._plain)
-            try:
-                self._runner.run(self._answer(view, answer))
-            except KeyboardInterrupt:
-                view.stopped()
-                self._conversation.keep_stopped(answer)
-                return
-            except CommandFailed as error:
-                view.end()
-                self._notes.print(f"causerie: {printable(str(error))}", markup=False)
-                self._conversation.rewind(mark)
-                return
-            if not answer.calls:
-                return
-            if not self._results(answer.calls):
-                self._conversation.rewind(mark)
-                return
-
-    def _results(self, calls: list[ChatCall]) -> bool:
-        """Ask the person for the result of each call; false at the end of the input."""
-        for call in calls:
-            result = self._keyboard.line(f"result of {printable(call.name)}: ")
-            if result is None:
-                return False
-            self._conversation.result(call, result)
-        return True
-
-    async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
-        began = time.monotonic()
-        first: float | None = None
-        usage: Usage | None = None
-        with explained(self._base_url):
-            async with aclosing(self._conversation.answer(answer)) as events:
-                async for event in events:
-                    if first is None:
-                        first = time.monotonic() - began
-                    if isinstance(event, Usage):
-                        usage = event
-                    view.show(event)
-        view.end()
-        view.summary(usage, time.monotonic() - began, first)
-
-
-def _history() -> Path | None:
-    """The file of the lines that were typed; ``None`` for a user without a home."""
-    try:
-        return state_folder(variables()) / "chat_history"
-    except SettingsError:
-        return None
-
-
-def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    if thinking is not None:
-        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
-    if tools is not None:
-        fields["tools"] = _tools(tools)
-    return fields
-
-
-def _tools(file: Path) -> list[object]:
-    advice = "a JSON array of tool definitions is needed"
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=list[object])
-    except OSError as error:
-        raise CommandFailed(f"{file}: {error.strerror}; {advice}", ExitCode.USAGE) from error
-    except msgspec.MsgspecError as error:
-        raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
-
-
-def _text(argument: str) -> str:
-    """An argument as text that can be sent; its bytes need not be any."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _piped(patience: float) -> str:
-    """Return the text on stdin."""
+def _piped_text(patience: float) -> str:
     if not sys.stdin.isatty() and not _has_input(patience):
         typer.echo(
             "causerie: waiting for the end of stdin; `< /dev/null` asks without it", err=True
@@ -246,7 +208,6 @@ def _piped(patience: float) -> str:
 
 
 def _has_input(patience: float) -> bool:
-    """Return true once there is input, or its end; false if nothing comes in time."""
     try:
         return bool(select.select([sys.stdin], [], [], patience)[0])
     except (OSError, ValueError):  # no file, or one that cannot be waited for

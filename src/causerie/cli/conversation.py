@@ -1,16 +1,23 @@
-"""A conversation with a provider, turn by turn, as the wire wants it.
+"""A conversation with a provider, turn by turn, and the provider that is asked.
 
-Knows nothing of terminals: it hands out events and keeps the history, also of
-an answer that was stopped half-way.
+Knows nothing of terminals: it emits events and keeps the history, also of an answer that was
+stopped half-way.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 import msgspec
 
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.options import HERE
+from causerie.cli.services import services
+from causerie.errors import ServiceError
 from causerie.protocol.events import (
     Event,
     ReasoningDelta,
@@ -19,14 +26,20 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 from causerie.protocol.parsing import ParsingRules, parse
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import GENERIC
+from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
+from causerie.settings.environment import CLIENT_KEY
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
 
 _RULES = ParsingRules()
 
 
 @dataclass(slots=True)
 class ChatCall:
-    """A call that the model asks for; ``arguments`` is JSON text."""
+    """A tool call of the model; ``arguments`` is JSON text."""
 
     id: str
     name: str
@@ -35,7 +48,7 @@ class ChatCall:
 
 @dataclass(slots=True)
 class ChatAnswer:
-    """The part of an answer that has arrived."""
+    """The received part of an answer."""
 
     reasoning: str = ""
     text: str = ""
@@ -55,7 +68,7 @@ class ChatAnswer:
                 pass
 
     def message(self) -> dict[str, object]:
-        """The assistant message to send back, reasoning unchanged."""
+        """Return the assistant message to send back, reasoning unchanged."""
         message: dict[str, object] = {"role": "assistant", "content": self.text}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
@@ -72,7 +85,7 @@ class ChatAnswer:
 
 
 class Conversation:
-    """The messages so far, and the fields that every request carries."""
+    """The messages of a chat, and the fields that every request carries."""
 
     def __init__(
         self,
@@ -91,39 +104,39 @@ class Conversation:
 
     @property
     def model(self) -> str:
-        """The id of the model that answers."""
+        """Return the id of the model that answers."""
         return self._chat.model
 
     def use(self, model: str) -> None:
-        """Let another model answer; it is told what was said before."""
+        """Send further requests to another model, with the whole conversation."""
         self._chat = self._target(model)
 
     def instruct(self, system: str | None) -> None:
-        """Put another system message before the conversation, or none."""
+        """Replace the system message, or remove it."""
         said = self.messages[1:] if self._system else self.messages
         self._system = system
         self.clear()
         self.messages += said
 
     def markdown(self) -> str:
-        """The texts of the conversation, each below who said it."""
+        """Return the conversation as Markdown, each text below its role."""
         return "\n".join(
-            f"## {message['role']}\n\n{_text(message['content'])}\n"
+            f"## {message['role']}\n\n{_text_of(message['content'])}\n"
             for message in self.messages
             if message["content"]
         )
 
     def clear(self) -> None:
-        """Forget everything but the system message."""
+        """Remove all messages except the system message."""
         self._images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
     def attach(self, image: str) -> None:
-        """Send the picture of a ``data:`` address with what the person says next."""
+        """Attach the picture of a ``data:`` URL to the next message."""
         self._images.append(image)
 
     def say(self, text: str) -> None:
-        """Add what the person says, behind the pictures that were attached."""
+        """Add a message of the user, after the attached pictures."""
         content: object = text
         if self._images:
             parts = [{"type": "image_url", "image_url": {"url": each}} for each in self._images]
@@ -154,12 +167,12 @@ class Conversation:
         self.keep(into)
 
     def keep(self, answer: ChatAnswer) -> None:
-        """Put a complete answer into the history."""
+        """Add a complete answer to the history."""
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
     def keep_stopped(self, answer: ChatAnswer) -> None:
-        """Put the text of a stopped answer into the history; its calls are not complete."""
+        """Add the text of a stopped answer to the history, without its incomplete calls."""
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
@@ -167,12 +180,75 @@ class Conversation:
         return len(self.messages)
 
     def rewind(self, mark: int) -> None:
-        """Forget what came after the mark: a request with it failed."""
+        """Remove the messages after a mark, whose request failed."""
         del self.messages[mark:]
 
 
-def _text(content: object) -> str:
-    """Return the text of a message, which marks its pictures."""
+def _text_of(content: object) -> str:
     if not isinstance(content, list):
         return str(content)
     return "\n\n".join(part.get("text", "(a picture)") for part in content)
+
+
+_REACH = Reach(connect_seconds=10)
+_VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
+
+
+@contextmanager
+def explain_failures(base_url: str) -> Iterator[None]:
+    """Raise failures of a provider as :class:`CommandFailed`, with advice."""
+    try:
+        yield
+    except ServiceError as error:
+        if isinstance(error.__cause__, TransportFailed):
+            raise CommandFailed(
+                f"{base_url} cannot be reached: {error.__cause__}{_start_advice(base_url)}",
+                ExitCode.NETWORK,
+            ) from error
+        status = error.metadata.get("upstream_status")
+        said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
+        raise CommandFailed(f"{error.message}{said}") from error
+
+
+def provider_at(
+    base_url: str,
+    deadlines: Deadlines,
+    key: str | None,
+    dialect: Dialect = GENERIC,
+    reach: Reach = _REACH,
+) -> Provider:
+    """Return the provider at a base URL. Raises :class:`CommandFailed` for an invalid URL."""
+    try:
+        client = HttpClient(base_url, reach)
+    except ValueError as error:
+        raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
+    provider = Provider("endpoint", client, dialect, credential=key, deadlines=deadlines)
+    provider.candid = True
+    return provider
+
+
+async def first_model(provider: Provider, base_url: str) -> str:
+    """Return the first model that the provider lists. Raises :class:`CommandFailed`."""
+    with explain_failures(base_url):
+        found = await provider.models()
+    if not found:
+        raise CommandFailed(f"{base_url} lists no models; name one with --model")
+    return found[0]
+
+
+def _start_advice(base_url: str) -> str:
+    if base_url != HERE:
+        return ""
+    running = services()
+    if running:
+        return f"; a service runs at {running[0].base_url}"
+    return "; start a service with `causerie serve`"
+
+
+def advice(status: object, base_url: str) -> str:
+    """Return what to do about a status, to be put after it; empty if unknown."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f", set {CLIENT_KEY}"
+    if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):
+        return f"; is the address {base_url.rstrip('/')}/v1?"
+    return ""

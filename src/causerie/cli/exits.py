@@ -38,17 +38,17 @@ class CommandFailed(Exception):
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turn the failures that a person can do something about into a sentence and a code."""
+    """Print failures that a person can do something about, and exit with their code."""
     try:
         yield
     except CommandFailed as error:
-        raise _ended(str(error), error.code) from error
+        raise _exit(str(error), error.code) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except Exception as error:
-        if (code := _code_of(error)) is None:
+        if (code := _exit_code(error)) is None:
             raise
-        raise _ended(str(error), code) from error
+        raise _exit(str(error), code) from error
 
 
 def confirm(question: str) -> None:
@@ -59,12 +59,11 @@ def confirm(question: str) -> None:
         raise CommandFailed("nothing was done; --yes goes on without a question") from error
 
 
-def _code_of(error: Exception) -> ExitCode | None:
-    """Return the code of a failure that a person can do something about; import what may fail."""
-    from causerie.composition.startup import CannotStart  # noqa: PLC0415 - a second, when one fails
-    from causerie.engines.weights import errors as weights  # noqa: PLC0415
-    from causerie.errors import ServiceError  # noqa: PLC0415
-    from causerie.settings import SettingsError  # noqa: PLC0415
+def _exit_code(error: Exception) -> ExitCode | None:
+    from causerie.composition.startup import CannotStart
+    from causerie.engines.weights import errors as weights
+    from causerie.errors import ServiceError
+    from causerie.settings import SettingsError
 
     if isinstance(error, (SettingsError, weights.BadLibrary)):
         return ExitCode.CONFIGURATION
@@ -75,6 +74,6 @@ def _code_of(error: Exception) -> ExitCode | None:
     return ExitCode.FAILURE if isinstance(error, (ServiceError, CannotStart)) else None
 
 
-def _ended(message: str, code: ExitCode) -> typer.Exit:
+def _exit(message: str, code: ExitCode) -> typer.Exit:
     typer.echo(f"causerie: {message}", err=True)
     return typer.Exit(code)

@@ -5,29 +5,59 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 import typer
 
-from causerie.cli.cached import size_text
-from causerie.cli.commands.init import Kind
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.names import library, ref_of
-from causerie.cli.options import context_of
-from causerie.cli.serve import id_of
-from causerie.cli.starter import (
-    EVERY_MODEL,
-    RemoteModels,
-    StarterModel,
-    gateway_file,
-    model_file,
-    team_file,
-)
-from causerie.engines.weights.errors import BadReference
-from causerie.providers.known import KNOWN_PROVIDERS, KnownProvider
-from causerie.settings import load
-from causerie.settings.load import FILE_NAME
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import Context, context_of, library, ref_of
+
+if TYPE_CHECKING:
+    from causerie.providers.known import KnownProvider
+
+Kind = Literal["model", "gateway", "team"]
+
+
+def init(
+    kind: Annotated[
+        Kind | None, typer.Option("--kind", help="What to set up; without it, you are asked.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="A short name or reference; of a provider, one of its models."
+        ),
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="A known provider, like `openai`.")
+    ] = None,
+    context: Context = None,
+    config: Annotated[Path, typer.Option("--config", "-c", help="File to write.")] = Path(
+        "causerie.toml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write a first configuration, with comments.
+
+    Asks three questions. With `--kind` it asks none: options that are absent
+    have defaults, but a gateway and a team need `--provider`.
+
+    **Examples**
+
+    `causerie init`
+
+    `causerie init --kind model --model qwen3:4b`
+
+    `causerie init --kind team --provider openai`
+    """
+    with reporting():
+        check_absent(config, force)
+        asks = kind is None
+        kind = kind or ask_kind()
+        write_configuration(config, kind, model, provider, context, asks=asks)
+
 
 _Value = TypeVar("_Value")
 _DEFAULT_MODEL = "smollm2:135m"
@@ -48,27 +78,27 @@ def write_configuration(
     *,
     asks: bool,
 ) -> None:
-    """Write the file of this kind, and print the commands that come next; ``asks`` for the rest."""
+    """Write the file of this kind, and print the next commands; ``asks`` for what is missing."""
     if kind == "model":
         if provider is not None:
             raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
-        _write(config, model_file(_own(model, context, asks)))
-        _tell(config, [f"causerie serve{_flag(config)}", "causerie chat"])
+        _write(config, model_file(_local_model(model, context, asks)))
+        _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
         return
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
-    remote = _remote(provider, model, asks)
+    remote = _remote_models(provider, model, asks)
     _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
-    _tell(config, _remote_commands(config, remote))
+    _print_next(config, _remote_commands(config, remote))
 
 
-def may_write(file: Path, force: bool) -> None:
-    """Raises :class:`CommandFailed` if the file exists and may not be replaced."""
+def check_absent(file: Path, force: bool) -> None:
+    """Raise :class:`CommandFailed` if the file exists and may not be replaced."""
     if file.exists() and not force:
         raise CommandFailed(f"{file} exists; --force replaces it")
 
 
-def chosen_kind() -> Kind:
+def ask_kind() -> Kind:
     """Ask for the kind of service. Raises :class:`CommandFailed` without a terminal."""
     if not sys.stdin.isatty():
         raise CommandFailed(
@@ -77,34 +107,37 @@ def chosen_kind() -> Kind:
             ExitCode.USAGE,
         )
     typer.echo(_KINDS, err=True)
-    return _ask("Kind", "model", _kind)
+    return _ask_until_valid("Kind", "model", _kind)
 
 
-def _own(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
+def _local_model(name: str | None, context: str | int | None, asks: bool) -> StarterModel:
+    from causerie.cli.serve import id_of
+    from causerie.cli.terminal import size_text
+
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
-        name = _ask("Model", _DEFAULT_MODEL, _model_name)
+        name = _ask_until_valid("Model", _DEFAULT_MODEL, _model_name)
     reference = library().reference(name or _DEFAULT_MODEL)
     if context is None and asks:
-        context = _ask("Tokens of context of one request", "auto", context_of)
+        context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"{known.name}: {size_text(known.size)}, {known.license}" if known else ""
     return StarterModel(id_of(reference), ref_of(reference), facts, context or "auto")
 
 
-def _remote(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
+def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
     if provider is None and not asks:
         raise CommandFailed(f"--provider is missing; known are {_names()}", ExitCode.USAGE)
     if provider is None:
         typer.echo(f"\nKnown providers: {_names()}\n", err=True)
-        known = _ask("Provider", "openai", _provider)
+        known = _ask_until_valid("Provider", "openai", _provider)
     else:
         try:
             known = _provider(provider)
         except typer.BadParameter as error:
             raise CommandFailed(error.message, ExitCode.USAGE) from error
     if model is None and asks:
-        model = _ask("One of its models, or * for all", EVERY_MODEL, str.strip)
+        model = _ask_until_valid("One of its models, or * for all", EVERY_MODEL, str.strip)
     return RemoteModels(known, model or EVERY_MODEL)
 
 
@@ -116,6 +149,8 @@ def _kind(text: str) -> Kind:
 
 
 def _model_name(text: str) -> str:
+    from causerie.engines.weights.errors import BadReference
+
     try:
         library().reference(text)
     except BadReference as error:
@@ -124,6 +159,8 @@ def _model_name(text: str) -> str:
 
 
 def _provider(text: str) -> KnownProvider:
+    from causerie.providers.known import KNOWN_PROVIDERS
+
     name = text.strip().lower()
     if name in KNOWN_PROVIDERS:
         return KNOWN_PROVIDERS[name]
@@ -133,16 +170,19 @@ def _provider(text: str) -> KnownProvider:
 
 
 def _names() -> str:
+    from causerie.providers.known import KNOWN_PROVIDERS
+
     return ", ".join(KNOWN_PROVIDERS)
 
 
-def _ask(text: str, default: str, read: Callable[[str], _Value]) -> _Value:
-    """Ask until the answer can be read."""
+def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> _Value:
     answer: _Value = typer.prompt(text, default=default, value_proc=read, err=True)
     return answer
 
 
 def _write(file: Path, text: str) -> None:
+    from causerie.settings import load
+
     _ = load(file=file, text=text)  # what is written holds
     try:
         file.write_text(text, encoding="utf-8")
@@ -157,10 +197,154 @@ def _remote_commands(file: Path, remote: RemoteModels) -> Sequence[str]:
 
 
 def _flag(file: Path) -> str:
+    from causerie.settings.load import FILE_NAME
+
     return "" if file == Path(FILE_NAME) else f" --config {file}"
 
 
-def _tell(file: Path, commands: Sequence[str]) -> None:
+def _print_next(file: Path, commands: Sequence[str]) -> None:
     typer.echo(f"Wrote {file}. Next:\n")
     for command in commands:
         typer.echo(f"  {command}")
+
+
+EVERY_MODEL = "*"
+_PORT = 8000
+_REFERENCE = (
+    "Every setting: docs/reference/configuration.md. `causerie check` shows those in force."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StarterModel:
+    """A model that runs on this machine; ``facts`` are for a comment."""
+
+    id: str
+    ref: str
+    facts: str = ""
+    context: int | str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModels:
+    """Models of a provider: one, or :data:`EVERY_MODEL`."""
+
+    provider: KnownProvider
+    model: str = EVERY_MODEL
+
+    @property
+    def id(self) -> str:
+        """Return the name that requests use."""
+        every = self.model == EVERY_MODEL
+        return f"{self.provider.name}/{EVERY_MODEL}" if every else self.model
+
+    @property
+    def variable(self) -> str | None:
+        """Return the variable that holds the API key; ``None`` if the provider needs none."""
+        name = self.provider.name.upper().replace("-", "_")
+        return None if self.provider.local else f"{name}_API_KEY"
+
+    @property
+    def port(self) -> int:
+        """Return a port for the service that differs from the provider's own on this machine."""
+        own = self.provider.local and f":{_PORT}/" in self.provider.base_url
+        return _PORT + 1 if own else _PORT
+
+
+def model_file(model: StarterModel) -> str:
+    """Return the configuration for a model on this machine."""
+    from causerie.settings.toml import as_toml
+
+    facts = f"  # {model.facts}" if model.facts else ""
+    return _text(
+        "# A model on this machine.",
+        f"# {_REFERENCE}",
+        "",
+        *_server_lines(_PORT),
+        "",
+        "[[models]]",
+        f"id = {as_toml(model.id)}  # the name that requests use",
+        f"ref = {as_toml(model.ref)}{facts}",
+        "",
+        "[models.llamacpp]",
+        f"context = {as_toml(model.context)}  # tokens of prompt and output of one request;"
+        ' "auto" takes what fits',
+        "# parallel = 4  # requests at the same time",
+    )
+
+
+def gateway_file(remote: RemoteModels) -> str:
+    """Return the configuration for a gateway in front of a provider."""
+    return _text(
+        f"# A gateway: one base URL in front of {remote.provider.title} and others.",
+        f"# {_REFERENCE}",
+        "",
+        *_server_lines(remote.port),
+        "",
+        *_provider_lines(remote),
+        "",
+        *_alias_lines(remote),
+    )
+
+
+def team_file(remote: RemoteModels) -> str:
+    """Return the configuration for a gateway with accounts, keys, budgets and a console."""
+    return _text(
+        "# A gateway for a team: accounts, personal keys, budgets, and a console at /console.",
+        f"# {_REFERENCE}",
+        "",
+        "[server]",
+        f"port = {remote.port}",
+        '# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before',
+        'keys = "accounts"  # people create their keys in the console',
+        "",
+        "# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:",
+        "# [store]",
+        '# folder = "/var/lib/causerie"',
+        "",
+        *_provider_lines(remote),
+        "",
+        *_alias_lines(remote),
+        '# price = { prompt = "0.50", completion = "1.50" }  # per 1M tokens; budgets count it',
+    )
+
+
+def _server_lines(port: int) -> Sequence[str]:
+    return (
+        "[server]",
+        f"port = {port}",
+        '# host = "0.0.0.0"  # let other machines in; then keys are needed',
+        "# keys = []  # digests that `causerie key` prints",
+    )
+
+
+def _provider_lines(remote: RemoteModels) -> Sequence[str]:
+    from causerie.settings.toml import as_toml
+
+    known = remote.provider
+    lines = [
+        "[[providers]]",
+        f"known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}",
+    ]
+    if remote.variable is None:
+        lines.append(f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere")
+    else:
+        lines.append(f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start")
+    return lines
+
+
+def _alias_lines(remote: RemoteModels) -> Sequence[str]:
+    from causerie.settings.toml import as_toml
+
+    what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
+    target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
+    return (
+        "[[aliases]]",
+        f"id = {as_toml(remote.id)}  # the name that requests use: {what}",
+        "# More targets with a higher `priority` answer when the first does not.",
+        f"targets = [{{ {target} }}]",
+    )
+
+
+def _text(*lines: str) -> str:
+    return "\n".join(lines) + "\n"

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
-
-from causerie.cli.terminal import await_line
 
 try:
     import readline
@@ -29,7 +29,7 @@ _TICK = 0.25
 
 
 class Keyboard:
-    """The keys of a terminal. ``None`` is the end of the input."""
+    """Reads lines from a terminal; ``None`` is the end of the input."""
 
     def __init__(self, out: Console, history: Path | None) -> None:
         self._out = out
@@ -37,15 +37,15 @@ class Keyboard:
         self._edits = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
         if self._edits:
             readline.set_auto_history(False)
-            for line in recalled(history) if history else ():
+            for line in load_history(history) if history else ():
                 readline.add_history(line)
 
     def question(self) -> str | None:
-        """A line, or several; an interrupt drops what was typed."""
-        return self._until_end(lambda: whole(self._remembered))
+        """Read a message; an interrupt drops what was typed."""
+        return self._until_end(lambda: read_message(self._typed_into_history))
 
     def line(self, prompt: str) -> str | None:
-        """One line, which no later run is offered."""
+        """Read one line that is not added to the history."""
         return self._until_end(lambda: self._typed(prompt).strip())
 
     def _until_end(self, read: Callable[[], str]) -> str | None:
@@ -58,25 +58,25 @@ class Keyboard:
             except KeyboardInterrupt:
                 self._out.print("\nCtrl-D leaves", style="dim")
 
-    def _remembered(self, prompt: str) -> str:
+    def _typed_into_history(self, prompt: str) -> str:
         line = self._typed(prompt)
         if self._edits and line.strip():
             readline.add_history(line)
             if self._history:
-                remember(self._history, line)
+                append_history(self._history, line)
         return line
 
     def _typed(self, prompt: str) -> str:
         if self._edits:
-            with _ticking():
+            with _waking_readline():
                 return input(prompt)
         self._out.print(prompt, end="", markup=False)
         await_line()
         return self._out.input()
 
 
-def whole(read: Callable[[str], str]) -> str:
-    """Read a line; more where it ends in a backslash, or until the quotes that it opens close."""
+def read_message(read: Callable[[str], str]) -> str:
+    """Read one line, or several after a backslash or between triple quotes."""
     line = read("> ").strip()
     if line.startswith(_QUOTES):
         text = line.removeprefix(_QUOTES)
@@ -88,8 +88,8 @@ def whole(read: Callable[[str], str]) -> str:
     return line
 
 
-def recalled(history: Path) -> list[str]:
-    """Return the last lines that were typed; shortens a file that has become long."""
+def load_history(history: Path) -> list[str]:
+    """Return the last lines of the history; shorten a file that has become long."""
     try:
         lines = history.read_text(encoding="utf-8", errors="replace").splitlines()
         if len(lines) > 2 * _KEPT:
@@ -99,8 +99,8 @@ def recalled(history: Path) -> list[str]:
     return lines[-_KEPT:]
 
 
-def remember(history: Path, line: str) -> None:
-    """Add a line to the file, which only its owner reads. A chat goes on without one."""
+def append_history(history: Path, line: str) -> None:
+    """Append a line to the history, which only its owner can read. Ignores failures."""
     with suppress(OSError):
         history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -109,7 +109,7 @@ def remember(history: Path, line: str) -> None:
 
 
 @contextmanager
-def _ticking() -> Iterator[None]:
+def _waking_readline() -> Iterator[None]:
     """Let a signal be seen soon.
 
     ``readline`` misses one that comes just before it waits for a key. Each tick ends its wait,
@@ -122,3 +122,22 @@ def _ticking() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def await_line() -> None:
+    """Wait until a line of the terminal can be read.
+
+    ``KeyboardInterrupt`` comes also for a signal between the look for signals
+    and the wait, which plain ``input`` would not see before the next key. The
+    console of Windows has no such gap, and cannot be waited for like this.
+    """
+    if sys.platform == "win32":
+        return
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, woken], [], [])
+        finally:
+            signal.set_wakeup_fd(before)

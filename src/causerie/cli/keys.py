@@ -1,29 +1,259 @@
-"""``causerie keys``: the keys of projects, in the database. ``causerie key`` makes others."""
+"""``causerie key`` and ``causerie keys``: keys for the configuration, and keys of projects."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.accounts.issuing import KeyDraft, NewKey
-from causerie.accounts.keys import ApiKey, Purpose
-from causerie.accounts.people import SYSTEM
-from causerie.cli.accounts import as_json, day, with_accounts
-from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set
-from causerie.cli.tables import print_table
-from causerie.management.views import KeyView, NewKeyView
-from causerie.settings import Settings
-from causerie.settings.addresses import door_addresses, names
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import AsJson, Config, Set
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
+    from causerie.accounts.issuing import KeyDraft, NewKey
+    from causerie.accounts.keys import ApiKey
+    from causerie.settings import Settings
 
 
-def drafted(
+def key(
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Read an existing key from stdin; print its digest.")
+    ] = False,
+) -> None:
+    """Make a new key, and the digest that goes into the configuration.
+
+    The key is shown once and kept nowhere; the configuration holds only its
+    digest.
+
+    **Examples**
+
+    `causerie key` creates a key
+
+    `pass show llm/key | causerie key --digest` gives the digest of one you have
+    """
+    with reporting():
+        if digest:
+            typer.echo(digest_line(existing_key()))
+            return
+        made = new_key()
+        typer.echo(f"key:    {made}")
+        typer.echo(f'digest: "{digest_line(made)}"')
+        typer.echo(
+            "Give the key to the client. Put the digest into `keys` of a door, or of [server].",
+            err=True,
+        )
+
+
+_PUBLIC_LENGTH = 8
+
+
+def new_key() -> str:
+    """Return a new key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
+    from causerie.accounts.names import letters, new_token
+
+    return f"ck_{letters(_PUBLIC_LENGTH)}_{new_token()}"
+
+
+def digest_line(made: str) -> str:
+    """Return the line for the configuration: the public part, if there is one, and the SHA-256."""
+    found = hashlib.sha256(made.encode()).hexdigest()
+    prefix, _, rest = made.partition("_")
+    public, separator, secret = rest.partition("_")
+    if prefix == "ck" and separator and secret and public.isascii() and public.isalnum():
+        return f"ck_{public}:{found}"
+    return found
+
+
+def existing_key() -> str:
+    """Return the key on stdin. Raises :class:`CommandFailed` if there is none."""
+    found = sys.stdin.readline().strip()
+    if not found:
+        raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)
+    return found
+
+
+keys = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Keys of projects, in the database."
+)
+OfProject = Annotated[str, typer.Argument(metavar="PROJECT", help="Its id, or its name.")]
+Which = Annotated[str, typer.Argument(metavar="KEY", help="Its public part, like ck_5RkT0yQzAbCd.")]
+
+
+_LONGEST = 36_500
+
+
+@keys.command("create")
+def create_key(
+    project: OfProject,
+    name: Annotated[str, typer.Option("--name", help="Its name.")] = "command line",
+    management: Annotated[
+        bool, typer.Option("--management", help="For the management API, not for requests.")
+    ] = False,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=_LONGEST, help="How long it works.")
+    ] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", help="A model it may use; else all.")
+    ] = None,
+    doors: Annotated[
+        list[str] | None, typer.Option("--door", help="A door it may use; else all.")
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """Create a key of a project. It is shown once.
+
+    **Examples**
+
+    `causerie keys create rockets --name "build bot" --days 30 --model small`
+
+    `causerie keys create rockets --management`
+    """
+    from causerie.accounts.people import SYSTEM
+    from causerie.cli.accounts import find_project, with_accounts
+
+    with reporting():
+        lasts = None if days is None else timedelta(days=days)
+        draft = key_draft(name, lasts, doors, models, management=management)
+
+        async def make(accounts: Accounts) -> NewKey:
+            found = await find_project(accounts, project)
+            return await accounts.keys.create(SYSTEM, found.id, draft)
+
+        settings, made = with_accounts(config, pairs, make)
+        show_new_key(made, json)
+        warn_of_unknown(draft, settings)
+
+
+@keys.command("list")
+def list_keys(
+    project: Annotated[
+        str | None, typer.Argument(metavar="[PROJECT]", help="Its id, or its name; else all.")
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """List keys, never their secrets.
+
+    **Examples**
+
+    `causerie keys list rockets`
+    """
+    from causerie.accounts.people import SYSTEM
+    from causerie.cli.accounts import as_json, find_project, with_accounts
+    from causerie.management.views import KeyView
+
+    with reporting():
+
+        async def find(accounts: Accounts) -> list[tuple[str, ApiKey]]:
+            projects = await accounts.projects.every(SYSTEM)
+            if project is not None:
+                projects = [await find_project(accounts, project)]
+            return [
+                (each.name, key)
+                for each in projects
+                for key in await accounts.keys.of(SYSTEM, each.id)
+            ]
+
+        _, found = with_accounts(config, pairs, find)
+        if json:
+            now = datetime.now(UTC)
+            as_json([KeyView.of(key, now) for _, key in found])
+        else:
+            show_keys(found)
+
+
+@keys.command("rotate")
+def rotate_key(
+    which: Which,
+    grace: Annotated[
+        int | None,
+        typer.Option(
+            "--grace", min=0, max=720, help="Hours that the old secret goes on. [default: 24]"
+        ),
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+    json: AsJson = False,
+) -> None:
+    """Give a key a new secret. It is shown once.
+
+    **Examples**
+
+    `causerie keys rotate ck_5RkT0yQzAbCd --grace 0`
+    """
+    from causerie.accounts.issuing import GRACE
+    from causerie.accounts.people import SYSTEM
+    from causerie.cli.accounts import with_accounts
+
+    with reporting():
+
+        async def turn(accounts: Accounts) -> NewKey:
+            lasting = GRACE if grace is None else timedelta(hours=grace)
+            return await accounts.keys.rotate(SYSTEM, which, lasting)
+
+        _, made = with_accounts(config, pairs, turn)
+        show_new_key(made, json)
+
+
+@keys.command("disable")
+def disable_key(
+    which: Which, config: Config = None, pairs: Set = None, json: AsJson = False
+) -> None:
+    """Stop a key, within a second, also in a service that runs.
+
+    **Examples**
+
+    `causerie keys disable ck_5RkT0yQzAbCd`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    change_key(lambda accounts: accounts.keys.disable(SYSTEM, which), config, pairs, json)
+
+
+@keys.command("enable")
+def enable_key(
+    which: Which, config: Config = None, pairs: Set = None, json: AsJson = False
+) -> None:
+    """Let a key work again.
+
+    **Examples**
+
+    `causerie keys enable ck_5RkT0yQzAbCd`
+    """
+    from causerie.accounts.people import SYSTEM
+
+    change_key(lambda accounts: accounts.keys.enable(SYSTEM, which), config, pairs, json)
+
+
+@keys.command("delete")
+def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
+    """End a key for good. Its usage stays.
+
+    **Examples**
+
+    `causerie keys delete ck_5RkT0yQzAbCd`
+    """
+    from causerie.accounts.people import SYSTEM
+    from causerie.cli.accounts import with_accounts
+
+    with reporting():
+
+        async def end(accounts: Accounts) -> None:
+            await accounts.keys.delete(SYSTEM, which)
+
+        _ = with_accounts(config, pairs, end)
+        typer.echo(f"{which} is deleted.", err=True)
+
+
+def key_draft(
     name: str,
     lasts: timedelta | None,
     doors: Sequence[str] | None,
@@ -31,7 +261,10 @@ def drafted(
     *,
     management: bool,
 ) -> KeyDraft:
-    """Return the key that is wanted; without doors or models it may use all."""
+    """Return the key to create; without doors or models it may use all."""
+    from causerie.accounts.issuing import KeyDraft
+    from causerie.accounts.keys import Purpose
+
     return KeyDraft(
         name=name,
         purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
@@ -42,15 +275,21 @@ def drafted(
 
 
 def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
-    """Name models and doors on stderr that a key may use, and that there are not."""
-    _warn("model", draft.models, names(settings))
-    _warn("door", draft.doors, [each.door.name for each in door_addresses(settings)])
+    """Print the models and doors of a key that the configuration does not have."""
+    from causerie.settings.addresses import door_addresses, names
+
+    _warn_of_unknown("model", draft.models, names(settings))
+    _warn_of_unknown("door", draft.doors, [each.door.name for each in door_addresses(settings)])
 
 
 def change_key(
     change: Callable[[Accounts], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    """Carry out a change of a key, and print the key."""
+    """Change a key in the database, and print it."""
+    from causerie.accounts.people import SYSTEM
+    from causerie.cli.accounts import as_json, with_accounts
+    from causerie.management.views import KeyView
+
     with reporting():
 
         async def work(accounts: Accounts) -> tuple[str, ApiKey]:
@@ -66,6 +305,9 @@ def change_key(
 
 def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
     """Print keys, each with the name of its project, as a table."""
+    from causerie.cli.accounts import day
+    from causerie.cli.terminal import print_table
+
     now = datetime.now(UTC)
     rows = [
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
@@ -74,14 +316,16 @@ def show_keys(keys: list[tuple[str, ApiKey]]) -> None:
     print_table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
 
 
-def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
-    """Say which names the configuration does not have: they may come, or be mistaken."""
+def _warn_of_unknown(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
     for name in sorted((wanted or frozenset()) - set(there)):
         known = ", ".join(there)
         typer.echo(f"No {kind} is named {name!r} in the configuration; known: {known}.", err=True)
 
 
 def show_new_key(made: NewKey, json: bool) -> None:
+    from causerie.cli.accounts import as_json
+    from causerie.management.views import NewKeyView
+
     if json:
         as_json(NewKeyView.made(made, datetime.now(UTC)))
         return

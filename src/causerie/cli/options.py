@@ -1,12 +1,24 @@
-"""Options that several commands take."""
+"""What several commands take: options, the settings that they give, and names of models."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from causerie.cli.exits import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from causerie.engines.weights.library import Library
+    from causerie.engines.weights.reference import Reference
+    from causerie.settings import Loaded
+    from causerie.settings.entries import Entry
+    from causerie.settings.load import Override
+
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # with the address that this machine asks
 HERE = "http://127.0.0.1:8000/v1"  # where `causerie serve` answers
 QUESTION = "Ask this and leave, about the text on stdin if some is piped; `-`: stdin is all."
 Config = Annotated[
@@ -38,7 +50,7 @@ KeyName = Annotated[
     str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
 ]
 KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
-Kind = Annotated[
+DialectName = Annotated[
     str | None, typer.Option("--dialect", help="Kind of server; otherwise guessed from its models.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -63,3 +75,73 @@ Context = Annotated[
         help="Tokens of prompt and output of one request; `auto` takes what fits.",
     ),
 ]
+
+
+def local_url(host: str, port: int | str) -> str:
+    """Return the URL at which this machine reaches a service that listens on ``host``."""
+    host = ANY_ADDRESS.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def settings_in_force(
+    config: Path | None,
+    pairs: list[str] | None,
+    *more: Override,
+    text: str | None = None,
+    entries: Sequence[Entry] = (),
+) -> Loaded:
+    """Return the settings from the file or its text, variables and options.
+
+    Raises :class:`SettingsError`.
+    """
+    from causerie.settings import load
+
+    overrides = [_override(pair) for pair in pairs or ()]
+    return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
+
+
+def _override(pair: str) -> Override:
+    from causerie.settings.load import Override
+
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise CommandFailed(
+            f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}", ExitCode.USAGE
+        )
+    return Override(key.strip(), value.strip(), "--set")
+
+
+def library() -> Library:
+    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
+    from causerie.engines.weights.library import load_library
+
+    return load_library(_own_library())
+
+
+def _own_library() -> Path | None:
+    from causerie.settings import SettingsError
+    from causerie.settings.environment import config_folder, variables
+
+    with suppress(SettingsError):  # a user without a home has no file there
+        return config_folder(variables()) / "library.toml"
+    return None
+
+
+def ref_of(reference: Reference) -> str:
+    """Return the reference as settings hold it: a path is absolute.
+
+    One that looks like a repository stays, because the failure is to name it.
+    """
+    from causerie.engines.weights.reference import Kind
+
+    own = reference.kind is Kind.PATH and not reference.like_repository
+    return str(reference.path.absolute()) if own else str(reference)
+
+
+def same_weights(ref: str | None, wanted: Reference) -> bool:
+    """Return whether ``ref`` of some settings means the same weights as ``wanted``."""
+    from causerie.engines.weights.reference import Reference
+
+    if ref is None:
+        return False
+    return ref_of(Reference.parse(ref).settled) == ref_of(wanted.settled)

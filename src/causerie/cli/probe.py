@@ -1,42 +1,112 @@
-"""``causerie probe``: what does a provider really do?"""
+"""``causerie probe``: what does a provider really do?
+
+Progress goes to stderr. Texts of a provider are shown without control characters and are not read
+as markup.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-from rich.console import Console
 
-from causerie.cli.access import Access, KeyOptions, access
-from causerie.cli.asking import advice
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.in_force import settings_in_force
-from causerie.cli.matrix import ProbeProgress, show
-from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.cost import ProbeBudget, cost
-from causerie.probe.interview import Patience
-from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
-from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
-from causerie.probe.reading import message_of
-from causerie.probe.reply import ProbeReply, dig
-from causerie.probe.subject import Subject
-from causerie.providers.dialect import CHAT, Dialect
-from causerie.providers.dialects import GENERIC
-from causerie.settings.toml import table_text
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import Config, DialectName, KeyFile, KeyName, KeyText, settings_in_force
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from causerie.operations.interviewing import CompletedInterview
+    from causerie.probe.asker import ProbeBounds, ProbeClient
+    from causerie.probe.cost import ProbeBudget
+    from causerie.probe.entry import ProbedModel
+    from causerie.probe.interview import Finding
+    from causerie.probe.question import ProbeQuestion
+    from causerie.probe.reply import ProbeReply
+    from causerie.probe.subject import Subject
+    from causerie.providers.dialect import Dialect
+    from causerie.settings import Loaded
+    from causerie.settings.provider import ProviderSettings
+    from causerie.transport.client import Reach
+
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
+]
+Total = Annotated[
+    float | None,
+    typer.Option(
+        "--total-seconds",
+        min=1,
+        help="Time limit for all of a model's questions. [default: 1800; with --quick 60]",
+    ),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Ask only what usual clients need, for at most a minute.")
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Model id, several times for several models."),
+]
+Entry = Annotated[
+    bool, typer.Option("--entry", help="Print only the entry for the configuration, as TOML.")
+]
+
+
+def probe(
+    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")],
+    models: Models = None,
+    key: KeyText = None,
+    key_env: KeyName = None,
+    key_file: KeyFile = None,
+    dialect: DialectName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
+    entry: Entry = False,
+    config: Config = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
+    quick: Quick = False,
+    seconds: Seconds = 60.0,
+    total_seconds: Total = None,
+) -> None:
+    """Ask a provider small questions and show what it really does.
+
+    One question for each rule of the interface and each parameter; an effect counts, not that
+    a request was accepted. Without `--model`, the first model that the provider lists is asked.
+    Without one of the options for a key, the key is that of the provider with this address in
+    the configuration, else the variable CAUSERIE_API_KEY is read.
+
+    **Examples**
+
+    `causerie probe http://gpu:8000/v1`
+
+    `causerie probe http://127.0.0.1:8000/v1 --quick`
+
+    `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --entry`
+    """
+    with reporting():
+        if entry and (quick or as_json):
+            words = "--entry needs every answer, and is another form than --json"
+            raise CommandFailed(words, ExitCode.USAGE)
+        keys = KeyOptions(key, key_env, key_file)
+        plan = plan_of(base_url, models, keys, dialect, config, seconds, total_seconds, yes, quick)
+        if entry:
+            print_entries(plan)
+        else:
+            ask_and_show(plan, as_json=as_json)
+
 
 WHOLE_SECONDS = 1800.0
 QUICK_SECONDS = 60.0
 
 
 def check_api(dialect: Dialect | None) -> None:
-    """Raise :class:`CommandFailed` for a server that is not asked as the probe asks."""
+    """Raise :class:`CommandFailed` for a provider without chat completions."""
+    from causerie.providers.dialect import CHAT
+
     if dialect is not None and dialect.api != CHAT:
         raise CommandFailed(
             f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
@@ -47,7 +117,7 @@ def check_api(dialect: Dialect | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """Targets and bounds of one probe."""
+    """Provider, models and bounds of one probe."""
 
     base_url: str
     models: tuple[str, ...]
@@ -59,6 +129,8 @@ class ProbePlan:
 
     @property
     def questions(self) -> Sequence[ProbeQuestion]:
+        from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
+
         return QUICK_QUESTIONS if self.quick else QUESTIONS
 
 
@@ -74,24 +146,29 @@ def plan_of(
     quick: bool,
 ) -> ProbePlan:
     """Return the plan that the command line describes. Raises :class:`CommandFailed`."""
+    from causerie.probe.asker import ProbeBounds
+
     address = base_url.rstrip("/")
-    reach = access(address, settings_in_force(config, None), keys, dialect)
+    reach = access_to(address, settings_in_force(config, None), keys, dialect)
     check_api(reach.dialect)
     total = total_seconds or (QUICK_SECONDS if quick else WHOLE_SECONDS)
     bounds = ProbeBounds(seconds)
     return ProbePlan(address, tuple(models or ()), reach, bounds, total, yes, quick)
 
 
-class _Run:
-    """One run of the command: the models, the cost, the questions."""
-
+class _ProbeRun:
     def __init__(self, plan: ProbePlan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
         self.dialect = plan.access.dialect
 
     async def interviews(self) -> list[CompletedInterview]:
-        """Every model's, one after the other. Raises :class:`CommandFailed`."""
+        """Ask one model after the other. Raises :class:`CommandFailed`."""
+        from causerie.operations.interviewing import guessed
+        from causerie.probe.asker import ProbeClient
+        from causerie.probe.cost import cost
+        from causerie.probe.questions.listing import LIST
+
         plan = self._plan
         try:
             asker = ProbeClient(plan.base_url, plan.access.key, plan.access.reach, plan.bounds)
@@ -101,17 +178,28 @@ class _Run:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
             self._learn_dialect(guessed(listed, subjects[0].model))
-            self._agree(cost(plan.questions, subjects, dialect_preview=self.dialect is not None))
+            self._confirm_cost(
+                cost(plan.questions, subjects, dialect_preview=self.dialect is not None)
+            )
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _learn_dialect(self, guessed: Dialect | None) -> None:
+        from causerie.providers.dialects import GENERIC
+
         if self.dialect is None:
             self.dialect = guessed
         elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
-            self._say(f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit')
+            self._print_note(
+                f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit'
+            )
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
-        """The models to ask, with what their entries tell."""
+        from causerie.cli.conversation import advice
+        from causerie.probe.questions.listing import entries, entry_of, listed_length
+        from causerie.probe.reading import message_of
+        from causerie.probe.reply import dig
+        from causerie.probe.subject import Subject
+
         plan = self._plan
         if not listed.status:
             raise CommandFailed(listed.trouble, ExitCode.NETWORK)
@@ -132,11 +220,10 @@ class _Run:
             for name in names
         ]
 
-    def _agree(self, cost: ProbeBudget) -> None:
-        """Say what it costs; where it is much, go on only when told to."""
+    def _confirm_cost(self, cost: ProbeBudget) -> None:
         if self.dialect is not None:
-            self._say(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
-        self._say(f"{self._plan.base_url}: {cost}")
+            self._print_note(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
+        self._print_note(f"{self._plan.base_url}: {cost}")
         if not cost.large or self._plan.yes:
             return
         if not sys.stdin.isatty():
@@ -145,38 +232,51 @@ class _Run:
             raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
+        from causerie.operations.interviewing import carried_out, interview
+        from causerie.probe.interview import Patience
+        from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
+
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await carried_out(asking, self._plan.questions)
-        self._say(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self._plan.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
-            self._say(f"left out by --quick: {', '.join(left)}")
+            self._print_note(f"left out by --quick: {', '.join(left)}")
         return asked
 
     def _progress(self, subject: Subject) -> ProbeProgress:
-        self._say(f"asking {subject.model}")
+        self._print_note(f"asking {subject.model}")
         return ProbeProgress(self._notes, len(self._plan.questions))
 
-    def _say(self, line: str) -> None:
+    def _print_note(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def ask_and_show(plan: ProbePlan, *, as_json: bool) -> None:
-    """Ask the models of the plan, and print what they do, with entries for the configuration."""
-    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
+    """Probe the models, and print findings and entries for the configuration."""
+    import asyncio
+
+    import msgspec
+    from rich.console import Console
+
+    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
     if as_json:
         typer.echo(msgspec.json.encode([one.report(plan.base_url) for one in interviews]))
     for one in interviews if not as_json else ():
-        show(Console(), one.entry, one.findings)
+        show_findings(Console(), one.entry, one.findings)
         if one.complete and not plan.quick:
             typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
 
 
 def print_entries(plan: ProbePlan) -> None:
-    """Ask the models of the plan, and print their entries for the configuration alone."""
-    interviews = asyncio.run(_Run(plan, Console(stderr=True)).interviews())
+    """Probe the models, and print only their entries for the configuration."""
+    import asyncio
+
+    from rich.console import Console
+
+    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
     for one in interviews:
         if not one.complete:
             raise CommandFailed(f"not every question about {one.entry.id} could be asked")
@@ -184,4 +284,204 @@ def print_entries(plan: ProbePlan) -> None:
 
 
 def _entry(one: CompletedInterview) -> str:
+    from causerie.settings.toml import table_text
+
     return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """The options for a key, of which one may be given."""
+
+    text: str | None = field(default=None, repr=False)
+    env: str | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Access to a provider. ``dialect`` is unset if nobody has named one, ``reach`` if the provider
+    is not configured."""
+
+    key: str | None = field(default=None, repr=False)
+    dialect: Dialect | None = None
+    reach: Reach | None = None
+
+
+def access_to(
+    base_url: str, loaded: Loaded, options: KeyOptions, dialect: str | None = None
+) -> Access:
+    """Return key and dialect for a base URL, from the options, the configuration or a variable.
+
+    Raises :class:`CommandFailed`.
+    """
+    from causerie.providers.dialects import DIALECTS
+
+    known = configured_provider(loaded, base_url)
+    if dialect is not None and dialect not in DIALECTS:
+        names = ", ".join(DIALECTS)
+        raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
+    kind = dialect or (known.dialect if known is not None else None)
+    reach = _configured_reach(known) if known is not None else None
+    return Access(_chosen_key(options, known), DIALECTS[kind] if kind is not None else None, reach)
+
+
+def configured_provider(loaded: Loaded, base_url: str) -> ProviderSettings | None:
+    wanted = base_url.rstrip("/")
+    providers = loaded.settings.providers
+    return next((one for one in providers if one.base_url.rstrip("/") == wanted), None)
+
+
+def _configured_reach(known: ProviderSettings) -> Reach:
+    from causerie.composition.providers import reach
+    from causerie.settings.credentials import secret_value
+    from causerie.settings.environment import variables
+    from causerie.settings.values import Secret
+
+    try:
+        found = known.proxy if isinstance(known.proxy, Secret) else None
+        return reach(known, secret_value(found, variables()) if found is not None else None)
+    except (OSError, ValueError) as error:
+        raise CommandFailed(
+            f"the provider {known.name} cannot be reached as configured: {error}",
+            ExitCode.CONFIGURATION,
+        ) from error
+
+
+def _chosen_key(options: KeyOptions, known: ProviderSettings | None) -> str | None:
+    from causerie.settings.credentials import secret_value
+    from causerie.settings.environment import CLIENT_KEY, variables
+    from causerie.settings.values import Secret
+
+    given = [option for option in (options.text, options.env, options.file) if option is not None]
+    if len(given) > 1:
+        raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
+    if options.text is not None:
+        text = options.text
+        if not text.isascii() or not text.isprintable() or not text or " " in text:
+            raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
+        return options.text
+    environ = variables()
+    if options.env is not None:
+        place = Secret(env=options.env)
+    elif options.file is not None:
+        place = Secret(file=str(options.file.resolve()))
+    elif known is not None and known.key is not None:
+        place = known.key
+    elif environ.get(CLIENT_KEY):
+        place = Secret(env=CLIENT_KEY)
+    else:
+        return None
+    try:
+        return secret_value(place, environ)
+    except ValueError as error:
+        raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
+
+
+_STYLES = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}  # by grade
+
+
+class ProbeProgress:
+    """Shows the current question: a bar on a terminal, else a line each."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        self._console = console
+        self._total = total
+        self._count = 0
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Callable[[ProbeQuestion], None]:
+        self._bar.start()
+        return self._start_question
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def _start_question(self, question: ProbeQuestion) -> None:
+        self._bar.update(self._task, completed=self._count, description=question.words)
+        self._count += 1
+        if self._bar.disable:
+            line = f"[{self._count}/{self._total}] {question.id}: {question.words}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
+    """Print the findings, then the summary."""
+    if console.is_terminal:
+        console.print(_table(findings))
+    else:
+        for line in finding_lines(findings):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in summary_lines(entry):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each finding as a line, with evidence below unless it is a yes."""
+    from causerie.cli.terminal import printable
+    from causerie.probe.verdict import Grade
+
+    for finding in findings:
+        question, verdict = finding.question, finding.verdict
+        how = f"  {printable(verdict.how)}" if verdict.how else ""
+        yield f"{verdict.grade.value:8}{question.id:32}({question.rule}){how}"
+        if verdict.grade is not Grade.YES:
+            yield from (f"          {line}" for line in _last_exchanges(finding))
+
+
+def summary_lines(entry: ProbedModel) -> Iterator[str]:
+    """Yield the lines of the summary of a model."""
+    from causerie.cli.terminal import printable
+
+    yield ""
+    yield f"{printable(entry.id)}: {entry.evidence}"
+    length = f"{entry.context_length} tokens" if entry.context_length else "not known"
+    goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
+    yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
+    if entry.overclaimed:
+        yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
+    yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from causerie.cli.terminal import printable
+    from causerie.probe.verdict import Grade
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "question", "rule", "how, and what was seen"):
+        table.add_column(name, overflow="fold")
+    for finding in findings:
+        question, verdict = finding.question, finding.verdict
+        seen = Text(printable(verdict.how))
+        if verdict.grade is not Grade.YES:
+            for line in _last_exchanges(finding):
+                seen.append(f"\n{line}", style="dim")
+        answer = Text(verdict.grade.value, style=_STYLES[verdict.grade.value])
+        table.add_row(answer, Text(question.words), Text(question.rule), seen)
+    return table
+
+
+def _last_exchanges(finding: Finding) -> Iterator[str]:
+    for one in finding.exchanges[-2:]:
+        yield f"asked: {one.asked}"
+        yield f"came:  {one.came}"

@@ -1,26 +1,118 @@
-"""The command ``causerie``: which commands there are, and in which order.
+"""The command ``causerie``: its commands in their order, and the text of ``--help``.
 
 A command is imported when it runs or explains itself, so that the list of all comes at once.
-Knows nothing of what commands do.
+Help is written without Rich, whose import takes longer than all the rest. It is Markdown, of which
+paragraphs, `code` and the list behind **Examples** are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import causerie
-from causerie.cli.help import HelpCommand, HelpGroup
+
+_WIDEST = 100
+_FIRST_COLUMN = 30  # a longer name has its explanation on the next line
+_CODE = re.compile(r"`([^`]+)`")
+_EXAMPLES = "**Examples**"
+
+
+class HelpCommand(TyperCommand):
+    """A command whose help is plain text."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help of the command, with bold words where the output is a terminal."""
+        return help_text(self, ctx)
+
+
+class HelpGroup(TyperGroup):
+    """A group whose help is plain text, and is shown without importing pydantic."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help of the group, with bold words where the output is a terminal."""
+        return help_text(self, ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
+        for option in self.get_params(ctx):
+            flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
+            if flag and option.default is None:
+                option.default = False
+        return super().parse_args(ctx, args)
+
+
+def help_text(command: Any, ctx: Any) -> str:
+    """Return usage, explanation, arguments, options and commands, wrapped to the window."""
+    width = max(50, min(shutil.get_terminal_size().columns, _WIDEST))
+    usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
+    parts = [f"{_bold('Usage:')} {usage}", *_paragraphs(command.help or "", width)]
+    for title, rows in _parameter_tables(command, ctx):
+        parts.append("\n".join((_bold(f"{title}:"), *_table(rows, width))))
+    return "\n\n".join(parts)
+
+
+def _paragraphs(text: str, width: int) -> Iterator[str]:
+    before, _, examples = inspect.cleandoc(text).partition(_EXAMPLES)
+    for paragraph in before.split("\n\n"):
+        if paragraph.strip():
+            yield _with_bold_code(textwrap.fill(" ".join(paragraph.split()), width))
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    if lines:
+        yield "\n".join((_bold("Examples:"), *(f"  {_example(line)}" for line in lines)))
+
+
+def _example(line: str) -> str:
+    alone = _CODE.fullmatch(line)
+    return alone[1] if alone else _with_bold_code(line)
+
+
+def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
+    parameters = command.get_params(ctx)
+    for title, kind in (("Arguments", "argument"), ("Options", "option")):
+        asked = (each for each in parameters if each.param_type_name == kind)
+        rows = [row for each in asked if (row := each.get_help_record(ctx)) is not None]
+        if rows:
+            yield title, rows
+    if commands := getattr(command, "commands", {}):
+        yield "Commands", [(name, _summary(each.help or "")) for name, each in commands.items()]
+
+
+def _summary(text: str) -> str:
+    return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+
+
+def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
+    column = 4 + min(_FIRST_COLUMN, max(len(name) for name, _ in rows))
+    for name, words in rows:
+        lines = textwrap.wrap(words, width - column) or [""]
+        head = f"  {name}"
+        if len(head) > column - 2:
+            yield head
+            head = ""
+        yield _with_bold_code(
+            "\n".join((f"{head:{column}}{lines[0]}", *(" " * column + line for line in lines[1:])))
+        ).rstrip()
+
+
+def _with_bold_code(text: str) -> str:
+    return _CODE.sub(lambda found: _bold(found[1]), text)
+
+
+def _bold(text: str) -> str:
+    return typer.style(text, bold=True)
 
 
 class CommandEntry(NamedTuple):
-    """One command: its module in ``commands``, what there is the command, and its summary.
-
-    ``function`` names a function, or the Typer application of a group.
-    """
+    """A command: its module, the function or Typer application there, and its summary."""
 
     module: str
     function: str
@@ -29,13 +121,15 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: Mapping[str, CommandEntry] = {
     "serve": CommandEntry("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
-    "run": CommandEntry("run", "run", "Chat with a model on this machine, or ask one question."),
-    "pull": CommandEntry("pull", "pull", "Fetch weights into the cache, and print where they are."),
+    "run": CommandEntry("chat", "run", "Chat with a model on this machine, or ask one question."),
+    "pull": CommandEntry(
+        "weights", "pull", "Fetch weights into the cache, and print where they are."
+    ),
     "list": CommandEntry(
-        "cached", "show_list", "List the weights in the cache: name, size, quantization, last use."
+        "weights", "show_list", "List the weights in the cache: name, size, quantization, last use."
     ),
     "show": CommandEntry(
-        "show", "show", "Show facts of a model, and how it would run on this machine."
+        "models", "show", "Show facts of a model, and how it would run on this machine."
     ),
     "ps": CommandEntry(
         "services", "ps", "Show the running services of this user, and their models."
@@ -43,7 +137,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "stop": CommandEntry(
         "services", "stop", "Stop a running service, as Ctrl-C does: running answers may finish."
     ),
-    "rm": CommandEntry("remove", "remove", "Delete weights from the cache, after a question."),
+    "rm": CommandEntry("weights", "remove", "Delete weights from the cache, after a question."),
     "models": CommandEntry(
         "models", "models", "List the configured models, and the weights in the cache."
     ),
@@ -54,37 +148,35 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Check the configuration and show what is set, and where each value comes from.",
     ),
     "export": CommandEntry(
-        "export_config",
+        "entries",
         "export_config",
         "Write the entries of the configuration that the database holds, as a file.",
     ),
     "import": CommandEntry(
-        "import_config",
+        "entries",
         "import_config",
         "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
     ),
     "reload": CommandEntry(
-        "reload", "reload", "Tell a running service to read its configuration anew."
+        "services", "reload", "Tell a running service to read its configuration anew."
     ),
     "chat": CommandEntry("chat", "chat", "Chat in the terminal, or ask one question."),
     "probe": CommandEntry(
         "probe", "probe", "Ask a provider small questions and show what it really does."
     ),
     "key": CommandEntry(
-        "key", "key", "Make a new key, and the digest that goes into the configuration."
+        "keys", "key", "Make a new key, and the digest that goes into the configuration."
     ),
     "migrate": CommandEntry(
-        "migrate", "migrate", "Bring the tables of the database to the version of this program."
+        "accounts", "migrate", "Bring the tables of the database to the version of this program."
     ),
-    "users": CommandEntry("users", "app", "Who has an account."),
-    "projects": CommandEntry("projects", "app", "What keys, members and usage belong to."),
-    "keys": CommandEntry("keys", "app", "Keys of projects, in the database."),
+    "users": CommandEntry("accounts", "users", "Who has an account."),
+    "projects": CommandEntry("accounts", "projects", "What keys, members and usage belong to."),
+    "keys": CommandEntry("keys", "keys", "Keys of projects, in the database."),
 }
 
 
 class _CommandsOnDemand(HelpGroup):
-    """A group whose commands are placeholders with a summary, until one of them is asked for."""
-
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, command in COMMANDS.items():
@@ -97,9 +189,9 @@ class _CommandsOnDemand(HelpGroup):
 
 
 def loaded(name: str) -> Any:
-    """Return a command with its options, as Typer makes it; import its module."""
+    """Import the module of a command; return the command as Typer builds it."""
     command = COMMANDS[name]
-    found = getattr(import_module(f"causerie.cli.commands.{command.module}"), command.function)
+    found = getattr(import_module(f"causerie.cli.{command.module}"), command.function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:

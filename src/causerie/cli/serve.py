@@ -3,37 +3,139 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
-from rich.console import Console
+import typer
 
-from causerie.cli import loop
-from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.in_force import settings_in_force
-from causerie.cli.names import library, ref_of
-from causerie.cli.options import Engine
-from causerie.composition.app import engine_of, run_service
-from causerie.composition.validated import checked
-from causerie.engines.weights.reference import Kind, Reference
-from causerie.logging.setup import configure
-from causerie.logging.stderr import heedless
-from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError
-from causerie.settings.addresses import has_accounts
-from causerie.settings.entries import Entry, ReadWith
-from causerie.settings.load import Override
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import (
+    Config,
+    Context,
+    Engine,
+    Set,
+    library,
+    ref_of,
+    settings_in_force,
+)
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from causerie.engines.weights.reference import Reference
+    from causerie.settings import Loaded, ModelSettings, Settings
+    from causerie.settings.entries import Entry, ReadWith
+    from causerie.settings.load import Override
+
+_MOST_FILES = 65_536
+
+Ref = Annotated[
+    str | None,
+    typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path."),
+]
+Id = Annotated[
+    str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
+]
+Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")]
+Keys = Annotated[
+    str | None, typer.Option("--keys", help="`off`, `accounts`, or digests from `causerie key`.")
+]
+Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", help="Worker processes; `auto`: one for each core."),
+]
+GpuLayers = Annotated[
+    int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
+]
+
+
+def serve(
+    ref: Ref = None,
+    engine: Engine = None,
+    id: Id = None,
+    model: Only = None,
+    host: Host = None,
+    port: Port = None,
+    keys: Keys = None,
+    context: Context = None,
+    parallel: Parallel = None,
+    threads: Threads = None,
+    gpu_layers: GpuLayers = None,
+    workers: Workers = None,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Serve a model: fetch it if needed, load it, answer.
+
+    Without REF and without a configuration file, a small default model
+    (98 MB) is served on http://127.0.0.1:8000/v1.
+
+    **Examples**
+
+    `causerie serve`
+
+    `causerie serve qwen3:4b --port 9000`
+
+    `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
+
+    `causerie serve --config causerie.toml --model small`
+    """
+    from causerie.settings.load import Override
+
+    with reporting():
+        server = {"host": host, "port": port, "keys": keys, "workers": workers}
+        flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
+        options = {
+            "context": context,
+            "parallel": parallel,
+            "threads": threads,
+            "gpu_layers": gpu_layers,
+        }
+
+        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
+            return with_options(chosen_models(settings, ref, id, model, engine), options)
+
+        read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
+        serve_until_stopped(read)
 
 
 def serve_until_stopped(read: ReadWith) -> None:
-    """Serve by the settings that ``read`` gives, and tell on the terminal how it goes."""
+    """Serve by the settings that ``read`` returns, and report the start at the terminal."""
+    from rich.console import Console
+
+    from causerie.cli.announcement import ConsoleAnnouncer
+    from causerie.composition.app import run_service, run_worker
+    from causerie.composition.supervisor import supervise
+    from causerie.composition.validated import checked
+    from causerie.composition.worker_place import own_place
+    from causerie.logging.setup import configure
+    from causerie.logging.stderr import heedless
+    from causerie.settings.workers import worker_count
+
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, _again(read), announcer))
+        place, again = own_place(), _with_settings_errors(read)
+        if place is not None:
+            run_on_loop(run_worker(loaded, again, place))
+        elif worker_count(loaded.settings.server) > 1:
+            arguments = sys.argv[1:]
+            run_on_loop(supervise(loaded, arguments, announcer, announcer.first_link))
+        else:
+            run_on_loop(run_service(loaded, again, announcer))
 
 
 def read_settings(
@@ -46,6 +148,10 @@ def read_settings(
     text: str | None = None,
 ) -> Loaded:
     """Return the settings to serve by, with the models that the command names."""
+    import msgspec
+
+    from causerie.settings.load import Override
+
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
     models = choose(loaded.settings)
     if models == loaded.settings.models:
@@ -55,8 +161,8 @@ def read_settings(
     return replace(loaded, chosen=chosen)
 
 
-def _again(read: ReadWith) -> ReadWith:
-    """The same while the service runs: what the command line asks for may be gone from the file."""
+def _with_settings_errors(read: ReadWith) -> ReadWith:
+    from causerie.settings import Problem, SettingsError
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
@@ -70,15 +176,20 @@ def _again(read: ReadWith) -> ReadWith:
 def chosen_models(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
-    """The models to serve: what the command line says, else all that are configured.
+    """Return the models to serve: REF, the named ones, or all that are configured.
 
     Without ``engine`` the weights decide.
     """
+    import msgspec
+
+    from causerie.composition.app import engine_of
+    from causerie.settings import ModelSettings
+
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
                 raise CommandFailed(f"{flag} of REF, and there is no REF", ExitCode.USAGE)
-        return _only(settings, only) if only else settings.models
+        return _models_named(settings, only) if only else settings.models
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     names = library()
@@ -95,7 +206,9 @@ def chosen_models(
     return (msgspec.structs.replace(model, id=id, aliases=aliases),)
 
 
-def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
+def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
+    from causerie.settings.addresses import has_accounts
+
     missing = sorted(set(only) - {model.id for model in settings.models})
     if missing and not has_accounts(settings):  # with accounts the database may have it
         known = ", ".join(model.id for model in settings.models)
@@ -105,11 +218,17 @@ def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     return tuple(model for model in settings.models if model.id in only)
 
 
+def _given(options: Mapping[str, int | str | None]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
+
+
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
-    """The models with the engine options that were given; vLLM has some of them too."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """Return the models with the given engine options. Raises :class:`CommandFailed`."""
+    import msgspec
+
+    given = {name: options[name] for name in _given(options)}
 
     def with_given(model: ModelSettings) -> ModelSettings:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
@@ -123,9 +242,41 @@ def with_options(
 
 
 def id_of(reference: Reference) -> str:
-    """A short id from the name of the weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
+    """Return a short id for weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
+    from causerie.engines.weights.reference import Kind
+
     name = Path(reference.name).name
     if reference.kind is Kind.PATH:
         name = name.removesuffix(".gguf")
     name = re.sub(r"[-_.]?gguf$", "", name.lower())
     return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
+
+
+def run_on_loop(main: Coroutine[object, object, None]) -> None:
+    """Run a coroutine to its end on a new event loop: uvloop's where the system has it."""
+    import asyncio
+
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+# Each connection needs a file descriptor. Shells and service managers allow 1024 by default.
+def _raise_file_limit() -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # some systems allow less than they report
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

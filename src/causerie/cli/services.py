@@ -1,24 +1,79 @@
-"""``causerie ps`` and ``causerie stop``: the services of this user on this machine."""
+"""``causerie ps``, ``stop`` and ``reload``: the services of this user on this machine."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.cached import size_text
-from causerie.cli.exits import CommandFailed, ExitCode
-from causerie.cli.names import library, same_weights
-from causerie.cli.tables import print_table
-from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
-from causerie.composition.service_facts import RunningModel, ServiceFacts
-from causerie.engines.weights.errors import BadReference
-from causerie.engines.weights.library import Library
-from causerie.settings.environment import runtime_folder, variables
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import library, local_url, same_weights
+
+if TYPE_CHECKING:
+    from causerie.composition.control import ControlSocket
+    from causerie.composition.service_facts import RunningModel, ServiceFacts
+    from causerie.engines.weights.library import Library
+
+
+def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
+    """Show the running services of this user, and their models.
+
+    CONTEXT is in force for one request, prompt and output together; `of` more
+    tokens, if all requests share those. MEMORY is what a model has now, AT MOST
+    an estimate of what it may take. Below a pool stand its servers.
+
+    **Examples**
+
+    `causerie ps`
+
+    `causerie ps --json`
+    """
+    import msgspec
+
+    with reporting():
+        found = services()
+        if as_json:
+            typer.echo(msgspec.json.encode([one.facts for one in found]))
+            return
+        show_services(found, library())
+
+
+def stop(
+    name: Annotated[
+        str | None, typer.Argument(help="Id, short name or reference of its model.")
+    ] = None,
+    pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
+) -> None:
+    """Stop a running service, as Ctrl-C does: running answers may finish.
+
+    Without NAME it is the only one. A service with further models is stopped
+    by `--pid` only.
+
+    **Examples**
+
+    `causerie stop`
+
+    `causerie stop qwen3:4b`
+    """
+    from causerie.composition.control import ControlFailed, asked, sockets
+    from causerie.composition.service_facts import ServiceFacts
+
+    with reporting():
+        chosen = chosen_service(services(), name, pid)
+        try:
+            _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+        while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
+            time.sleep(LOOK_SECONDS)
+        typer.echo(f"Stopped {chosen.facts.address}.")
+
 
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
 LOOK_SECONDS = 0.1
@@ -34,13 +89,14 @@ class Service:
 
     @property
     def base_url(self) -> str:
-        """The base URL of its default door, as this machine reaches it."""
+        """Return the base URL of its default door, as this machine reaches it."""
         host, _, port = self.facts.address.rpartition(":")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+        return f"{local_url(host, port)}/v1"
 
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
         """Return its models with this id, or with the weights that ``name`` means."""
+        from causerie.engines.weights.errors import BadReference
+
         by_id = [model for model in self.facts.models if model.id == name]
         with suppress(BadReference):
             wanted = known.reference(name)
@@ -52,6 +108,10 @@ class Service:
 
 def services() -> Sequence[Service]:
     """Return the services that answer; one that hangs is named on stderr."""
+    from causerie.composition.control import ControlFailed, asked, sockets
+    from causerie.composition.service_facts import ServiceFacts
+    from causerie.settings.environment import runtime_folder, variables
+
     found = []
     for one in sockets(runtime_folder(variables())):
         try:
@@ -62,7 +122,7 @@ def services() -> Sequence[Service]:
 
 
 def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
-    """The one service that is meant. Raises :class:`CommandFailed`."""
+    """Return the only service that matches. Raises :class:`CommandFailed`."""
     if not found:
         raise CommandFailed("no service of this user is running")
     known = library()
@@ -77,7 +137,7 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
             if fitting
             else "no such service is running; there are"
         )
-        raise CommandFailed(f"{some}:\n{_listed(fitting or found)}", ExitCode.USAGE)
+        raise CommandFailed(f"{some}:\n{_service_lines(fitting or found)}", ExitCode.USAGE)
     others = [model.id for model in fitting[0].facts.models]
     if name is not None and pid is None and len(others) > 1:
         advice = f"stop it as a whole by `causerie stop --pid {fitting[0].facts.pid}`"
@@ -85,7 +145,7 @@ def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) 
     return fitting[0]
 
 
-def _listed(found: Sequence[Service]) -> str:
+def _service_lines(found: Sequence[Service]) -> str:
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  "
         f"{', '.join(model.id for model in one.facts.models) or 'without models of its own'}"
@@ -96,6 +156,8 @@ def _listed(found: Sequence[Service]) -> str:
 
 def show_services(found: Sequence[Service], known: Library) -> None:
     """Print the table of services and their models."""
+    from causerie.cli.terminal import print_table
+
     rows = [row for one in found for row in _rows(one, known)]
     print_table(_COLUMNS, rows, right={"CONTEXT", "BUSY", "MEMORY", "AT MOST"})
 
@@ -103,7 +165,7 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     for model in service.facts.models:
-        yield (model.id, *_words(model, known), *where)
+        yield (model.id, *_model_cells(model, known), *where)
         for each in model.members:
             busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
             yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
@@ -111,7 +173,7 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
         yield (*"-" * (len(_COLUMNS) - len(where)), *where)
 
 
-def _words(model: RunningModel, known: Library) -> tuple[str, ...]:
+def _model_cells(model: RunningModel, known: Library) -> tuple[str, ...]:
     return (
         known.name(model.ref) if model.ref else "-",
         model.state,
@@ -129,24 +191,103 @@ def _context(model: RunningModel) -> str:
 
 
 def resident(pid: int | None) -> int | None:
-    """Return the bytes of memory that an engine has now, where the system says so.
+    """Return the resident memory of an engine and its child processes, in bytes.
 
-    With the processes that it has started: a program of others runs below a supervising process.
+    ``None`` where the system does not report it.
     """
     try:
-        return _pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
+        return _pages_with_children(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _pages(process: Path) -> int:
-    """Return the pages that a process and all below it have in memory."""
+def _pages_with_children(process: Path) -> int:
     pages = int((process / "statm").read_text("ascii").split()[1])
     for task in (process / "task").iterdir():
         for child in (task / "children").read_text("ascii").split():
-            pages += _pages(process.with_name(child))
+            pages += _pages_with_children(process.with_name(child))
     return pages
 
 
 def _size(count: int | None) -> str:
+    from causerie.cli.terminal import size_text
+
     return size_text(count) if count else "-"
+
+
+ServiceFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The service with this configuration file.")
+]
+ServicePid = Annotated[int | None, typer.Option("--pid", help="The service with this process id.")]
+
+
+def reload(config: ServiceFile = None, pid: ServicePid = None) -> None:
+    """Tell a running service to read its configuration anew.
+
+    The whole file is checked first. If anything in it is wrong, nothing
+    changes, and each problem is shown with its line (exit code 3). Requests
+    under way keep what they began with.
+
+    **Examples**
+
+    `causerie reload`
+
+    `causerie reload --config causerie.toml`
+    """
+    from causerie.composition.control import ControlFailed, asked, sockets
+    from causerie.composition.reloading import ReloadOutcome
+    from causerie.settings.environment import runtime_folder, variables
+
+    with reporting():
+        try:
+            chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
+            outcome = asked(chosen.path, "reload", ReloadOutcome, RELOAD_SECONDS)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+        if outcome.problems:
+            problems = "\n".join(outcome.problems)
+            raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
+        counts = (
+            (outcome.doors, "door", "doors"),
+            (outcome.models, "model", "models"),
+            (outcome.aliases, "alias", "aliases"),
+            (outcome.entries, "entry of the catalog", "entries of the catalog"),
+        )
+        words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+        typer.echo(f"Reloaded: {', '.join(words)}.")
+        for note in outcome.notes:
+            typer.echo(f"causerie: {note}", err=True)
+
+
+RELOAD_SECONDS = 120.0  # secrets may come from slow commands
+
+
+def service_to_reload(
+    running: Sequence[ControlSocket], config: Path | None, pid: int | None
+) -> ControlSocket:
+    """Return the only service that matches. Raises :class:`CommandFailed`."""
+    from causerie.composition.control import asked
+    from causerie.composition.service_facts import ServiceFacts
+
+    running = [one for one in running if one.pid == pid] or running  # another may hang
+    services = [(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running]
+    if not services:
+        raise CommandFailed("no service of this user is running; start it by `causerie serve`")
+    fitting = [
+        (one, facts)
+        for one, facts in services
+        if (pid is None or one.pid == pid) and (config is None or _is_same(config, facts.file))
+    ]
+    if len(fitting) == 1:
+        return fitting[0][0]
+    listed = "\n".join(
+        f"  --pid {facts.pid}  {facts.address}  {facts.file or 'without a configuration file'}"
+        for _, facts in fitting or services
+    )
+    if fitting:
+        raise CommandFailed(f"several services are running; say which:\n{listed}", ExitCode.USAGE)
+    raise CommandFailed(f"no such service is running; there are:\n{listed}", ExitCode.USAGE)
+
+
+def _is_same(config: Path, file: str | None) -> bool:
+    return file is not None and os.path.realpath(config) == os.path.realpath(file)

@@ -1,39 +1,104 @@
-"""A terminal: what may be written to it, and waiting for a line from it.
+"""Output of commands: text that is safe for a terminal, sizes, tables.
 
 The output of a model can hold control characters; none reaches the terminal, so an answer can
-neither move the cursor nor write to the clipboard.
+neither move the cursor nor write to the clipboard. Where a terminal is too narrow for a table, each
+row becomes a block of lines. Without a terminal a row is one line, whatever its length.
 """
 
 from __future__ import annotations
 
 import re
-import select
-import signal
-import socket
-import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """The text without characters that would act on the terminal."""
+    """Return the text without characters that would act on the terminal."""
     return _CONTROL.sub("", text)
 
 
-def await_line() -> None:
-    """Wait until a line of the terminal can be read.
+def size_text(count: int) -> str:
+    """Return a number of bytes as text for people."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
-    ``KeyboardInterrupt`` comes also for a signal between the look for signals
-    and the wait, which plain ``input`` would not see before the next key. The
-    console of Windows has no such gap, and cannot be waited for like this.
-    """
-    if sys.platform == "win32":
+
+Cell = str | Text
+
+_BETWEEN = 2  # columns of the terminal
+_UNBOUNDED = 10_000
+
+
+def print_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Collection[str] = (),
+    console: Console | None = None,
+) -> None:
+    """Print a table; the columns named in ``right`` are flush right."""
+    console = console or Console(highlight=False)
+    cells = [[_text(cell) for cell in row] for row in rows]
+    head = [Text(title, style="dim") for title in titles]
+    widths = [max(map(_width, column)) for column in zip(head, *cells, strict=True)]
+    if sum(widths) + _BETWEEN * (len(widths) - 1) <= _columns(console):
+        justify = ["right" if title in right else "left" for title in titles]
+        for row in (head, *cells):
+            _print(console, _line(row, widths, justify))
         return
-    woken, wakes = socket.socketpair()
-    with woken, wakes:
-        wakes.setblocking(False)
-        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        try:
-            select.select([sys.stdin, woken], [], [])
-        finally:
-            signal.set_wakeup_fd(before)
+    for number, row in enumerate(cells):
+        if number:
+            _print(console, Text())
+        for line in _block(console, head, row):
+            _print(console, line)
+
+
+def print_facts(facts: Sequence[tuple[str, Cell]], console: Console | None = None) -> None:
+    """Print names with their values, one below the other."""
+    console = console or Console(highlight=False)
+    names, values = [Text(name) for name, _ in facts], [_text(value) for _, value in facts]
+    for line in _block(console, names, values):
+        _print(console, line)
+
+
+def _text(cell: Cell) -> Text:
+    return cell if isinstance(cell, Text) else Text(printable(cell))
+
+
+def _width(cell: Text) -> int:
+    return cell_len(cell.plain)
+
+
+def _columns(console: Console) -> int:
+    return console.width if console.is_terminal else _UNBOUNDED
+
+
+def _line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) -> Text:
+    line = Text()
+    for cell, width, side in zip(row, widths, justify, strict=True):
+        missing = " " * (width - _width(cell))
+        line.append(missing if side == "right" else "")
+        line.append_text(cell)
+        line.append((missing if side == "left" else "") + " " * _BETWEEN)
+    line.rstrip()
+    return line
+
+
+def _block(console: Console, names: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
+    indent = max(map(_width, names)) + _BETWEEN
+    for name, cell in zip(names, row, strict=True):
+        if not cell.plain:
+            continue
+        begin = Text().append_text(name).append(" " * (indent - _width(name)))
+        for part in cell.wrap(console, max(_columns(console) - indent, 1), overflow="fold"):
+            part.rstrip()
+            yield begin + part
+            begin = Text(" " * indent)
+
+
+def _print(console: Console, line: Text) -> None:
+    console.print(line, soft_wrap=True)

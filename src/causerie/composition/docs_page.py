@@ -45,27 +45,19 @@ class DocsMount:
             raise nothing_at(path)
         if exchange.method not in ("GET", "HEAD"):
             raise method_not_allowed(exchange.method, ["GET"])
-        page = await self._made()
-        if is_file:
-            await page.send_static(exchange)
-        else:
-            await page.show(exchange, chat_base_urls(settings), _router(settings))
-
-    async def _made(self) -> DocsPage:
         async with self._making:
             if self._page is None:
-                self._page = await asyncio.to_thread(_make, self._settings())
-            return self._page
+                self._page = await asyncio.to_thread(_page, settings)
+        if is_file:
+            await self._page.send_static(exchange)
+            return
+        doors = door_addresses(settings)
+        router = next((each.prefix for each in doors if each.door.kind == "router"), "")
+        await self._page.show(exchange, chat_base_urls(settings), router)
 
 
-def _make(settings: Settings) -> DocsPage:
-    from causerie.composition.branding import branding  # noqa: PLC0415 - as below
-    from causerie.console.docs_page import DocsPage  # noqa: PLC0415 - memory, for readers only
+def _page(settings: Settings) -> DocsPage:
+    from causerie.composition.branding import branding  # noqa: PLC0415 - memory, for readers only
+    from causerie.console.docs_page import DocsPage  # noqa: PLC0415
 
     return DocsPage(_STATIC, branding(settings.branding), settings.server.max_messages)
-
-
-def _router(settings: Settings) -> str:
-    """Return the path of the first router's door; empty without one."""
-    doors = door_addresses(settings)
-    return next((each.prefix for each in doors if each.door.kind == "router"), "")

@@ -20,7 +20,7 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.request_hints import NO_HINTS, hints_of
+from causerie.edge.request_hints import NO_HINTS, RequestHints, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
@@ -102,17 +102,10 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits = self._limits.body
+                most = self._limits.body
                 request_hints = hints_of(head.headers) if written is None else NO_HINTS
-                body = (
-                    written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
-                )
-                rules = self._known.get(door.name) or self._rules(door)
-                if request_hints.strict:
-                    rules = structs.replace(rules, reject_unknown=True)
-                request = parse_at_once(body, rules) or await offload(parse, body, rules)
-                if request_hints.session and request.session_id is None:
-                    request = structs.replace(request, session_id=request_hints.session)
+                body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
+                request = await self._read(body, door, request_hints)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
@@ -139,6 +132,20 @@ class OpenAI:
         if not request.stream:
             return PlainAnswer()
         return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
+
+    async def _read(
+        self, body: bytes, door: MountedDoor, request_hints: RequestHints
+    ) -> ChatRequest:
+        """The request; its session is that of a header where its body names none."""
+        rules = self._known.get(door.name) or self._rules(door)
+        if request_hints.strict:
+            rules = structs.replace(rules, reject_unknown=True)
+        request = parse_at_once(body, rules)
+        if request is None:
+            request = await offload(parse, body, rules)
+        if request_hints.session and request.session_id is None:
+            request = structs.replace(request, session_id=request_hints.session)
+        return request
 
     def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
         """Answer it here."""

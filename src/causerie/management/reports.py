@@ -112,15 +112,12 @@ class KeySpending(Struct, frozen=True, kw_only=True):
 
 
 class LatencyView(Struct, frozen=True, kw_only=True):
-    """Seconds to the first token, as percentiles; alongside them what they were asked by.
-
-    A key or user is `null` for requests of before percentiles were kept by them.
-    """
+    """Seconds to the first token, as percentiles; alongside them what they were asked by."""
 
     project: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
-    key: str | UnsetType | None = UNSET
-    user: str | UnsetType | None = UNSET
+    key: str | UnsetType = UNSET
+    user: str | UnsetType = UNSET
     p50: float
     p90: float
     p99: float

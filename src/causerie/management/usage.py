@@ -134,7 +134,7 @@ class UsageOperations:
                 model=query.model or None,
             ),
         )
-        found = sorted(found, key=lambda each: (each.group is None, each.group))
+        found = sorted(found, key=lambda each: each.group)
         return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
     async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:

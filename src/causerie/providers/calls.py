@@ -144,7 +144,7 @@ class ChoiceCalls:
         """Characters of names and arguments that have gone out."""
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
-        """Read pieces of calls; raises :class:`UpstreamFailed` for what can be none."""
+        """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
         for call in calls:
             self._advance(self._find(call), call, events)
 
@@ -152,7 +152,7 @@ class ChoiceCalls:
         """Read the calls of a message; those that have come before are passed over."""
         self._compared += len(self._open)
         if self._compared > _MOST_COMPARED:
-            raise UpstreamFailed("The provider repeated its calls too often.")
+            raise UnusableOutput("The provider repeated its calls too often.")
         before = Counter(each.said for each in self._open if each.ended)
         for call in calls:
             said = _name(call), _meaning(_arguments(call))
@@ -167,7 +167,7 @@ class ChoiceCalls:
         return "".join("".join(each.text) for each in self._open)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:
-        """End all calls, which are whole unless ``cut``; raises :class:`UpstreamFailed`."""
+        """End all calls, which are whole unless ``cut``; raises :class:`UnusableOutput`."""
         for current in self._open:
             if current.brackets.empty:
                 current.text.clear()

@@ -182,17 +182,6 @@ class CircuitBreaker:
         self._waits = min(self._waits + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
-    def told_down(self, seconds: float, reason: str) -> None:
-        """Somebody else found it down: let nobody try it for ``seconds``, then one request."""
-        if self.open:
-            return  # what was found here counts
-        self._failures = max(self._failures, THRESHOLD)
-        self.open = True
-        self.well = False
-        self.reason = reason
-        self._trial_until = 0.0
-        self._down_until = self.clock() + min(seconds, LONGEST_WAIT_SECONDS)
-
     def full(self, seconds: float, reason: str) -> None:
         """It takes no more for ``seconds``."""
         self._trial_until = 0.0

@@ -122,12 +122,6 @@ class TargetState:
         self.breaker.absent(cause_of(failure), proven=self.proven)
         self._tell_opening(failure, was_open=was_open)
 
-    def told_down(self, seconds: float, reason: str) -> None:
-        """Another replica found it down: let nobody try it for ``seconds``."""
-        if not self.breaker.open:
-            self.breaker.told_down(seconds, reason)
-            log.warning("target down", target=self.name, code=reason, reason="another replica")
-
     def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
         """Log once why the target is down. The cause names host and port, never a secret."""
         if self.breaker.open and not was_open:

@@ -32,6 +32,7 @@ from causerie.settings.shared import shared_rules
 from causerie.settings.store import store_rules
 from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.vllm_rules import vllm_rules
+from causerie.settings.workers import worker_rules
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -52,6 +53,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
     yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
+    yield from worker_rules(settings)
     yield from logo_rules(settings.branding.logos)
     yield from public_chat_rules(settings.public_chat, settings.catalog)
     if settings.tracing.address is not None:

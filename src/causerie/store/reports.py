@@ -14,7 +14,6 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
-    case,
     func,
     literal,
     or_,
@@ -140,7 +139,7 @@ def sums_query(question: UsageQuery) -> Select[Any]:
         return _labelled_sums_query(_LABELLED[label], question)
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
-    groups = [table.c[_name(by)] for by in question.by]
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     places = groups if question.step is Step.ALL else [table.c.start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
@@ -161,7 +160,7 @@ def _labelled_sums_query(table: Table, question: UsageQuery) -> Select[Any]:
     start: ColumnElement[int] = table.c.start
     if question.step is Step.DAY:
         start = table.c.start - table.c.start % DAY
-    groups = [table.c[_name(by)] for by in question.by]
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     places = groups if question.step is Step.ALL else [start.label("start"), *groups]
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     since = microseconds(question.since)
@@ -179,7 +178,7 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     if question.step is Step.DAY:
         start = table.c.start - table.c.start % DAY
     starts = [] if question.step is Step.ALL else [start]
-    groups = [_timed(by) for by in question.by]
+    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     query = select(*asked, table.c.bucket, func.sum(table.c.requests))
     query = query.where(*_between(table, question), *_narrowed(table, question))
@@ -192,20 +191,6 @@ def target_query(since: datetime, until: datetime) -> Select[Any]:
     sums = [func.sum(each) for each in (of.prompt, of.completion, of.requests)]
     within = of.start >= microseconds(since), of.start < microseconds(until)
     return select(of.model, of.served_by, *sums).where(*within).group_by(of.model, of.served_by)
-
-
-def _timed(by: By) -> ColumnElement[Any]:
-    """Return the group of times; null for those kept before keys and people were.
-
-    Everything that a project is charged for has a key or a person; without a project there may be
-    neither.
-    """
-    table = usage_first_token
-    column = table.c[_name(by)]
-    if by not in (By.KEY, By.USER):
-        return column
-    kept = or_(table.c.project_id == "", table.c.key_id != "", table.c.user_id != "")
-    return case((kept, column))
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
@@ -300,7 +285,7 @@ def _used(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Used]:
 def _first_tokens(
     rows: Iterable[Row[*tuple[Any, ...]]], question: UsageQuery, shares: Sequence[float]
 ) -> Sequence[FirstTokens]:
-    counts: dict[tuple[int, str | None], dict[int, int]] = {}
+    counts: dict[tuple[int, str], dict[int, int]] = {}
     for start, group, bucket, requests in rows:
         counts.setdefault((start, group), {})[bucket] = int(requests)
     return [

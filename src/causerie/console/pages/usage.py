@@ -131,11 +131,10 @@ _COLUMNS: Mapping[str, Callable[[UsageRow], float | Decimal | str | None]] = Map
 
 @dataclass(frozen=True, slots=True)
 class TtftRow:
-    """TTFT of a group: percentiles, in seconds; ``kept``: their group is known."""
+    """TTFT of a group: percentiles, in seconds."""
 
     name: str
     times: Sequence[float]
-    kept: bool
 
 
 async def show(context: RequestContext) -> None:
@@ -252,16 +251,14 @@ class _Reader:
         )
 
     async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
-        """Percentiles by what is looked at, of labels by model; what has no name comes last."""
+        """Return percentiles by the grouping of the page, by model for labels."""
         if wish.timed is not wish.by:
             names = DisplayNames({}, "not known")
         found = [
-            TtftRow("not recorded", each.times, kept=False)
-            if each.group is None
-            else TtftRow(names.of(each.group), each.times, kept=True)
+            TtftRow(names.of(each.group), each.times)
             for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
         ]
-        return sorted(found, key=lambda each: (not each.kept, each.name))
+        return sorted(found, key=lambda each: each.name)
 
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:

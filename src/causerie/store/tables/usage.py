@@ -95,8 +95,7 @@ usage_tags = _rolled_up("usage_tags", "tag", "user_id", "model")
 # By who answered, for rankings. By the hour.
 usage_targets = _rolled_up("usage_targets", "model", "served_by")
 
-# Counts by time to the first token: the histogram that percentiles come from. Times of
-# before keys and people were kept here have neither.
+# Counts by time to the first token: the histogram that percentiles come from.
 usage_first_token = Table(
     "usage_first_token",
     METADATA,

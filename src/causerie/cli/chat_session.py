@@ -1,0 +1,328 @@
+"""A chat at the terminal: questions, answers, tool results, and lines like ``/model``.
+
+Ctrl-C stops the answer and not the program: each answer runs in its own task on one runner, which
+an interrupt cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from causerie.chat.separation import Separation
+from causerie.cli.answer_view import AnswerView
+from causerie.cli.conversation import (
+    ChatAnswer,
+    ChatCall,
+    Conversation,
+    explain_failures,
+    first_model,
+    provider_at,
+)
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.keyboard import Keyboard
+from causerie.cli.terminal import printable
+from causerie.protocol.events import Usage
+from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.target import ProviderTarget
+from causerie.settings.environment import client_key, state_folder, variables
+from causerie.settings.problems import SettingsError
+
+_LONG = 24 * 3600.0  # a person ends what takes too long
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """Options of one chat."""
+
+    thinking: bool | None
+    system: str | None
+    tools: Path | None
+    plain: bool
+
+
+def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
+    """Ask one question, or hold a conversation without one."""
+    with asyncio.Runner() as runner:
+        long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
+        provider = provider_at(base_url, long, client_key())
+        try:
+            fields = _fields(options.thinking, options.tools)
+            name = model or runner.run(first_model(provider, base_url))
+            target = partial(ProviderTarget, provider, separators=Separation())
+            conversation = Conversation(target, name, fields, options.system or None)
+            made = _ChatSession(runner, conversation, provider, base_url, plain=options.plain)
+            if question is not None:
+                made.once(question)
+            else:
+                made.at_length(f"{name} at {base_url}")
+        finally:
+            runner.run(provider.close())
+
+
+class _ChatSession:
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        conversation: Conversation,
+        provider: Provider,
+        base_url: str,
+        *,
+        plain: bool,
+    ) -> None:
+        self._runner = runner
+        self._base_url = base_url
+        self._provider = provider
+        self._conversation = conversation
+        self._out = Console(highlight=False)
+        self._notes = Console(stderr=True, highlight=False)
+        self._plain = plain
+
+    @cached_property
+    def _keyboard(self) -> Keyboard:
+        return Keyboard(self._out, _history_file())
+
+    def once(self, question: str) -> None:
+        """Ask one question; failures and interrupts end the program."""
+        self._conversation.say(question)
+        view = AnswerView(self._out, self._notes, plain=self._plain)
+        try:
+            self._runner.run(self._answer(view, ChatAnswer()))
+        finally:
+            view.end()
+
+    def at_length(self, title: str) -> None:
+        """Ask until the end of the input."""
+        self._out.print(
+            f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
+        )
+        commands = ChatCommands(self._conversation, self._models)
+        while (line := self._keyboard.question()) is not None:
+            if line in ("/exit", "/quit", "/bye"):
+                return
+            if (reply_to := self._command(commands, line)) is not None:
+                self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
+            elif line:
+                mark = self._conversation.mark()
+                self._conversation.say(line)
+                self._turn(mark)
+
+    @staticmethod
+    def _command(commands: ChatCommands, line: str) -> str | None:
+        try:
+            return commands.reply_to(line)
+        except CommandFailed as error:
+            return str(error)
+
+    def _models(self) -> dict[str, dict[str, Any]]:
+        async def listed() -> dict[str, dict[str, Any]]:
+            with explain_failures(self._base_url):
+                return {str(entry["id"]): entry for entry in await self._provider.listing()}
+
+        return self._runner.run(listed())
+
+    def _turn(self, mark: int) -> None:
+        while True:
+            answer = ChatAnswer()
+            view = AnswerView(self._out, self._notes, plain=self._plain)
+            try:
+                self._runner.run(self._answer(view, answer))
+            except KeyboardInterrupt:
+                view.stopped()
+                self._conversation.keep_stopped(answer)
+                return
+            except CommandFailed as error:
+                view.end()
+                self._notes.print(f"causerie: {printable(str(error))}", markup=False)
+                self._conversation.rewind(mark)
+                return
+            if not answer.calls:
+                return
+            if not self._results(answer.calls):
+                self._conversation.rewind(mark)
+                return
+
+    def _results(self, calls: list[ChatCall]) -> bool:
+        for call in calls:
+            result = self._keyboard.line(f"result of {printable(call.name)}: ")
+            if result is None:
+                return False
+            self._conversation.result(call, result)
+        return True
+
+    async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+        began = time.monotonic()
+        first: float | None = None
+        usage: Usage | None = None
+        with explain_failures(self._base_url):
+            async with aclosing(self._conversation.answer(answer)) as events:
+                async for event in events:
+                    if first is None:
+                        first = time.monotonic() - began
+                    if isinstance(event, Usage):
+                        usage = event
+                    view.show(event)
+        view.end()
+        view.summary(usage, time.monotonic() - began, first)
+
+
+def _history_file() -> Path | None:
+    try:
+        return state_folder(variables()) / "chat_history"
+    except SettingsError:
+        return None
+
+
+def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if thinking is not None:
+        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
+    if tools is not None:
+        fields["tools"] = _tools(tools)
+    return fields
+
+
+def _tools(file: Path) -> list[object]:
+    advice = "a JSON array of tool definitions is needed"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[object])
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror}; {advice}", ExitCode.USAGE) from error
+    except msgspec.MsgspecError as error:
+        raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
+
+
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+_HELP = """\
+/model [NAME]   use another model; without a name: list them
+/system [TEXT]  set the system message; without a text: leave it out
+/image FILE     send a picture with the next message
+/clear          forget the conversation, also /new
+/save FILE      write the conversation to a new file, as Markdown
+/exit           leave, also /quit, /bye or Ctrl-D
+A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
+Ctrl-C stops an answer."""
+
+
+class ChatCommands:
+    """Lines of a chat that are for the program; ``models`` returns the entries of models by id."""
+
+    def __init__(
+        self, conversation: Conversation, models: Callable[[], Mapping[str, Mapping[str, Any]]]
+    ) -> None:
+        self._conversation = conversation
+        self._models = models
+
+    def reply_to(self, line: str) -> str | None:
+        """Return what a command has to say, or ``None`` if the line is for the model.
+
+        Only a first word of letters is a command, so that a path can be talked about.
+        """
+        found = _COMMAND.fullmatch(line)
+        if found is None:
+            return None
+        name, rest = found[1], (found[2] or "").strip()
+        match name:
+            case "help":
+                return _HELP
+            case "clear" | "new":
+                self._conversation.clear()
+                return "the conversation is forgotten"
+            case "system":
+                self._conversation.instruct(rest or None)
+                return "the system message is set" if rest else "there is no system message"
+            case "model":
+                return self._model(rest)
+            case "image":
+                return self._image(rest)
+            case "save":
+                return self._save(rest)
+        return f"there is no /{name}; /help lists what there is"
+
+    def _model(self, name: str) -> str:
+        listed = self._models()
+        own = self._conversation.model
+        if name:
+            if not any(name == one or _begins(one, name) for one in listed):
+                return f"there is no model {name}, so {own} stays; /model lists the others"
+            self._conversation.use(name)
+            return f"{name} is asked from now on"
+        return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
+
+    def _image(self, file: str) -> str:
+        if not file:
+            return "/image needs the name of a file"
+        model = self._conversation.model
+        if takes_images(self._models().get(model)) is False:
+            return f"{model} takes no pictures"
+        try:
+            self._conversation.attach(data_address(Path(file).expanduser()))
+        except NoImage as error:
+            return str(error)
+        return f"{file} goes with the next message"
+
+    def _save(self, file: str) -> str:
+        if not file:
+            return "/save needs the name of a file"
+        try:
+            with Path(file).expanduser().open("x", encoding="utf-8") as out:
+                out.write(self._conversation.markdown())
+        except OSError as error:
+            return f"{file}: {error.strerror}"
+        return f"written to {file}"
+
+
+def _begins(wildcard: str, name: str) -> bool:
+    return wildcard.endswith("*") and name.startswith(wildcard[:-1])
+
+
+_MOST_BYTES = 20 * 1024 * 1024
+# What a file of each type begins with; WebP has its length between.
+_BEGINNINGS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+}
+
+
+class NoImage(Exception):
+    """The file is no picture that can be sent."""
+
+
+def data_address(file: Path) -> str:
+    """Return the picture in a file as a ``data:`` URL. Raises :class:`NoImage`."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise NoImage(f"{file}: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
+    kind = _kind(content)
+    if kind is None:
+        raise NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def takes_images(entry: Mapping[str, Any] | None) -> bool | None:
+    """Return whether a model accepts pictures, by its entry; ``None`` if that is unknown."""
+    architecture = (entry or {}).get("architecture")
+    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    return "image" in kinds if isinstance(kinds, list) else None
+
+
+def _kind(content: bytes) -> str | None:
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for kind, first in _BEGINNINGS.items() if content.startswith(first)), None)

@@ -1,1 +1,0 @@
-"""Options and help of each command; the modules that carry it out are imported when it runs."""
