@@ -88,6 +88,13 @@ def test_a_name_in_pieces_or_said_again(
     assert streamed(*pieces) == [("look_up", LIMA)]
 
 
+def test_a_name_whose_halves_are_the_same() -> None:
+    tools = [{"type": "function", "function": {"name": "gogo", "parameters": {"type": "object"}}}]
+    pieces = [piece(index=0, name="go"), piece(index=0, name="go", arguments="{}")]
+    found, _ = made(read(reader(tools=tools), *pieces, chunk("tool_calls")))
+    assert found == [("gogo", "{}")]
+
+
 def test_a_name_that_is_whole_goes_out_at_once() -> None:
     one = reader(tools=TOOLS)
     events: list[Event] = []

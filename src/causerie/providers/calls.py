@@ -260,7 +260,7 @@ class ChoiceCalls:
         if call.index is not None:
             self._by_place.setdefault(call.index, current)
         name = _name(call)
-        if name and name != current.name:
+        if name and (name != current.name or name not in self._functions):
             current.name = self._joined(current, name) if current.name else name
             if not any(each.startswith(current.name) for each in self._functions):
                 raise UnusableOutput("The provider called a function that the request has not.")
