@@ -72,7 +72,7 @@ price = {{ prompt = "{prompt}", completion = "{completion}" }}
 """
 OWN_MODELS = {
     "dying": "{ fail_after = 3 }",
-    "unkept": '''{ replies = ['["a", "a", "a"]'] }''',
+    "unkept": """{ replies = ['["a", "a", "a"]'] }""",
     "unbegun": "{ replies = ['\"b\"'] }",
 }
 # Of two texts there are no three, which counting does not see in a pattern like this one.
