@@ -33,8 +33,8 @@ from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
+from causerie.runtime.circuit_breaker import THRESHOLD
 
 DOOR = MountedDoor("router", "/router/v1", kind="router", reasoning_object=True)
 CALLER = Caller(key="", name="", door="router")

@@ -13,10 +13,10 @@ from routingkit import BROKEN, REPLY, Clock, Scripted, middle, told
 from causerie.composition.replica_reports import ReplicaReport, ReplicaReports
 from causerie.distributed.broadcast import Broadcast
 from causerie.errors import UpstreamFailed
-from causerie.routing.circuit_breaker import LONGEST_WAIT_SECONDS, THRESHOLD
 from causerie.routing.router import Router, begin_reported_target
 from causerie.routing.target_reports import SAMPLES, TargetReporter
 from causerie.routing.target_state import TargetState
+from causerie.runtime.circuit_breaker import LONGEST_WAIT_SECONDS, THRESHOLD
 
 
 class Replica:

@@ -14,7 +14,6 @@ from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.routing.attempt import Attempt
-from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.context import RetryBudget, RoutingContext
 from causerie.routing.execution import Execution, ReplyObserver
 from causerie.routing.explain import RankedTarget, explain
@@ -23,6 +22,7 @@ from causerie.routing.order import affinity_key
 from causerie.routing.reported_stats import ReportedLatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState, TargetStatus
+from causerie.runtime.circuit_breaker import CircuitBreaker
 
 _BUDGET = RetryBudget()
 

@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import Struct
 
 from causerie.protocol.call_class import CallClass
-from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.reported_stats import Measurements, ReportedLatencyStats
 from causerie.routing.target_state import TargetState
+from causerie.runtime.circuit_breaker import CircuitBreaker
 
 SAMPLES = 200  # of a kind in a report; the others are only counted
 _OWN_EVIDENCE_SECONDS = 2.0

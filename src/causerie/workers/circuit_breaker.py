@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from causerie.routing.circuit_breaker import CircuitBreaker
+from causerie.runtime.circuit_breaker import CircuitBreaker
 from causerie.workers.layout import BREAKER_WORDS
 from causerie.workers.shared_memory import SharedMemory
 
