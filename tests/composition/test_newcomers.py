@@ -135,7 +135,7 @@ async def typed(command: str) -> Any:
 
 
 ANY: list[tuple[str, object]] = []
-CASES = {
+CASES: dict[str, tuple[str, str, list[tuple[str, object]]]] = {
     "hosted": (HOSTED + OWN, "0", ANY),
     "gateway": (GATEWAY, "5", ANY),
     "router": (ROUTER + OWN, "0", ANY),
