@@ -62,12 +62,8 @@ class TargetSelector(Struct, eq=False):
         return self.attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
-        return self._left < 1 or self._seconds >= self.context.budget.seconds
-
-    @property
-    def _left(self) -> int:
-        """Return the number of requests that may still be sent."""
-        return self.context.budget.attempts - len(self.tried) + self.uncounted
+        budget, counted = self.context.budget, len(self.tried) - self.uncounted
+        return counted >= budget.attempts or self._seconds >= budget.seconds
 
     def waited(self, seconds: float) -> None:
         """Time went by in which nobody was asked."""
