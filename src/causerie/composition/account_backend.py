@@ -134,8 +134,8 @@ async def entries_of(
 ) -> AsyncIterator[Entries]:
     """Entries of the configuration alone, also alongside a service that runs.
 
-    Leaving closes the database. Raises :class:`CannotStart`; unless they are to be ``complete``,
-    not for an entry whose credential no key opens, so that it can be given anew.
+    Leaving closes the database. Raises :class:`CannotStart`. An entry whose credential cannot be
+    decrypted is an error only if they must be ``complete``; otherwise it can be replaced.
     """
     database = await opened(store)
     try:
@@ -186,7 +186,8 @@ async def sealed(
 ) -> Cipher:
     """The keys of the database, with everything encrypted by the first of them.
 
-    Raises :class:`CannotStart`; for credentials of entries that no key opens, if all are needed.
+    Raises :class:`CannotStart`. A credential of an entry that cannot be decrypted is an error only
+    if all must be ``complete``.
     """
     try:
         made = not secret_keys and not _key_file(store).exists()

@@ -30,7 +30,7 @@ from causerie.composition.service_conditions import (
     DATABASE_AWAY,
     NOT_RELOADED,
     WORKER_ENDED,
-    UsageReports,
+    ImpossibleUsage,
     engine_conditions,
     error_conditions,
     provider_conditions,
@@ -59,7 +59,7 @@ class Alerting:
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
-        self._usage = UsageReports()
+        self._usage = ImpossibleUsage()
         self._restarts = 0
         self._accounts_due = self._forget_due = 0.0
 

@@ -20,16 +20,16 @@ from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
-from causerie.edge.request_hints import NO_HINTS, RequestHints, hints_of
+from causerie.edge.request_hints import NO_HINTS, hints_of
 from causerie.errors import ServiceError, forget_frames
 from causerie.logging.setup import request_id
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload, work_of
+from causerie.runtime.offload import offload, work_of
 
 log = structlog.get_logger(__name__)
 
@@ -107,10 +107,12 @@ class OpenAI:
                 body = (
                     written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 )
-                if len(body) <= LARGE:
-                    request = self._read(body, door, request_hints)
-                else:
-                    request = await offload(self._read, body, door, request_hints)
+                rules = self._known.get(door.name) or self._rules(door)
+                if request_hints.strict:
+                    rules = structs.replace(rules, reject_unknown=True)
+                request = parse_at_once(body, rules) or await offload(parse, body, rules)
+                if request_hints.session and request.session_id is None:
+                    request = structs.replace(request, session_id=request_hints.session)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
@@ -137,16 +139,6 @@ class OpenAI:
         if not request.stream:
             return PlainAnswer()
         return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
-
-    def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
-        """The request; its session is that of a header where its body names none."""
-        rules = self._known.get(door.name) or self._rules(door)
-        if request_hints.strict:
-            rules = structs.replace(rules, reject_unknown=True)
-        request = parse(body, rules)
-        if request_hints.session and request.session_id is None:
-            request = structs.replace(request, session_id=request_hints.session)
-        return request
 
     def _accept(self, caller: Caller, request: ChatRequest, body: bytes) -> None:
         """Answer it here."""

@@ -52,7 +52,6 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0  # until a place was free, of the targets that answered
     upstream_seconds: float = 0.0  # until the first content, of the targets that answered
     uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
-    reached: bool = False  # whether a target has had the request
     _seconds: float = 0.0  # without an answer
 
     def routed_seconds(self) -> float:
@@ -64,6 +63,11 @@ class TargetSelector(Struct, eq=False):
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
         return counted >= budget.attempts or self._seconds >= budget.seconds
+
+    @property
+    def reached(self) -> bool:
+        """Return true if a target has had the request."""
+        return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
         """Time went by in which nobody was asked."""
@@ -106,7 +110,7 @@ class TargetSelector(Struct, eq=False):
                 self._record_abandoned(attempt)
                 raise
             else:
-                self.attempt, self.reached = attempt, True
+                self.attempt = attempt
                 self._record_served(attempt.target)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
@@ -162,7 +166,6 @@ class TargetSelector(Struct, eq=False):
             self.attempt = attempt  # its work is charged
         if isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata:
             self.uncounted += 1  # it was never sent
-        self.reached = self.reached or attempt.reached
         if attempt.partial is None:
             self.served_by = attempt.target  # nobody has answered yet
 

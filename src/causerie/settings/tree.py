@@ -65,7 +65,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description="Further host names of the service, like its name inside a cluster. Doors "
             "without keys, `/`, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
-            "name that is not configured, but to IP addresses and names without dots."
+            "name that is not configured, but to IP addresses, names without dots and, at an "
+            "address that is not public, `*.local` and `host.docker.internal`."
         ),
     ] = ()
     origins: Annotated[
