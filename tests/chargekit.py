@@ -207,7 +207,7 @@ class Kept:
 @dataclass
 class Charging:
     """A gateway: ``plain`` is a model whose provider is asked as its client asks, ``streamed`` one
-    whose provider always streams, ``hedged`` one with two providers."""
+    whose provider always streams, ``fallback`` one with two such providers."""
 
     root: str
     session: aiohttp.ClientSession
@@ -251,7 +251,7 @@ async def charging(*providers: str, limits: RequestLimits | None = None) -> Asyn
         router = Router(targets)
         ledger = await held.enter_async_context(Ledger(kept))
         repositories = Bookkeeping(ledger, Budgets(kept, lambda: 0))
-        repositories.prices = ModelPrices(dict.fromkeys(("plain", "streamed", "hedged"), PRICE))
+        repositories.prices = ModelPrices(dict.fromkeys(("plain", "streamed", "fallback"), PRICE))
         edge = _edge(router, len(providers), repositories, limits)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)
@@ -265,7 +265,7 @@ def _edge(
     models = [
         _model("plain", ["plain0"]),
         _model("streamed", ["streamed0"]),
-        _model("hedged", [f"streamed{number}" for number in range(count)], hedge=0.0),
+        _model("fallback", [f"streamed{number}" for number in range(count)]),
     ]
     counters = MetricsCounters(lambda: [])
     scope = RateScope("door", "gateway", Rates(tokens_per_minute=TOKENS_A_MINUTE))
@@ -282,8 +282,8 @@ def _edge(
     return Edge(doors, pipeline, Statuses(), counters, limits=limits)
 
 
-def _model(name: str, targets: Sequence[str], hedge: float | None = None) -> ServedModel:
+def _model(name: str, targets: Sequence[str]) -> ServedModel:
     offers = [
         TargetCapabilities(Candidate(one, place), HONOURED) for place, one in enumerate(targets)
     ]
-    return ServedModel(ModelCard(name, name, created=1), offers, hedge_seconds=hedge)
+    return ServedModel(ModelCard(name, name, created=1), offers)

@@ -11,8 +11,8 @@ from causerie.metering.counters import MetricsCounters
 from causerie.metering.merged import merged
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.target_state import TargetState
+from causerie.runtime.circuit_breaker import CircuitBreaker
 
 BESIDES = {"le"}  # of every histogram
 

@@ -39,7 +39,7 @@ from causerie.operations.views import AppliedResult
 from causerie.probe.ask import ProbeRequest
 from causerie.probe.asker import ProbeBounds
 from causerie.probe.reply import ProbeReply
-from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.runtime.circuit_breaker import THRESHOLD
 from causerie.settings import Loaded, Settings, load
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import Entry

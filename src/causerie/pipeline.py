@@ -226,9 +226,7 @@ class Pipeline:
             if members is not None:
                 await self._reserve(members, asked, model, need)
             contents = _kept(asked) if caller.recorded else None
-            execution = self.router.generate(
-                candidates, request, model.hedge_seconds, contents, asked.tried
-            )
+            execution = self.router.generate(candidates, request, contents, asked.tried)
             record.outcome = execution
             try:
                 attempt = await execution.begin()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view
+from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view, told
 
+from causerie.access.lease import Lease
 from causerie.access.quota import RateScope, Tokens
 from causerie.errors import RateLimited
 
@@ -209,3 +210,101 @@ async def _steady(service_view: ServiceView, step_ms: int) -> int:
             continue
         let_in += 1
     return let_in
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request after so many milliseconds; ``outcome``: what is left, or a limit and a wait."""
+
+    after_ms: int
+    outcome: str
+    input: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class End:
+    """The oldest request that runs ends after so many milliseconds, having used these tokens."""
+
+    after_ms: int = 0
+    input: int = 0
+    output: int = 0
+
+
+# The clock starts 23.456789 ms after the beginning of a tick.
+TABLE: dict[str, tuple[dict[str, int], list[Ask | End]]] = {
+    "a tick leaves a minute after it began": (
+        {"requests_per_minute": 2},
+        [Ask(0, "1"), Ask(30_000, "0"), Ask(0, "requests 30"), Ask(29_976, "requests 1"),
+         Ask(1, "0"), Ask(0, "requests 30"), Ask(29_999, "requests 1"), Ask(1, "0")],
+    ),
+    "what came within one tick leaves together": (
+        {"requests_per_minute": 3},
+        [Ask(0, "2"), Ask(76, "1"), Ask(1, "0"), Ask(59_900, "1"), Ask(0, "0"),
+         Ask(99, "requests 1"), Ask(1, "0")],
+    ),
+    "a refused request counts nothing": (
+        {"requests_per_minute": 1, "tokens_per_minute": 10},
+        [Ask(0, "0 5", 5), *[Ask(1_000, f"requests {60 - at}", 5) for at in range(1, 10)],
+         Ask(51_000, "0 5", 5)],
+    ),
+    "a larger need waits for more ticks": (
+        {"tokens_per_minute": 100},
+        [Ask(0, "70", 30), Ask(10_000, "30", 40), Ask(10_000, "0", 30),
+         Ask(10_000, "tokens 30", 30),
+         Ask(0, "tokens 40", 31), Ask(0, "tokens 40", 70), Ask(0, "tokens 50", 71)],
+    ),
+    "tokens that were not used are given back": (
+        {"tokens_per_minute": 100},
+        [Ask(0, "0", 40, 60), End(1_000, 40, 10), Ask(0, "0", 50), Ask(0, "tokens 59", 1)],
+    ),
+    "tokens that were not foreseen count from the end": (
+        {"tokens_per_minute": 100},
+        [Ask(0, "90", 10), End(10_000, 70), Ask(0, "tokens 50", 31), Ask(0, "tokens 60", 91),
+         Ask(50_000, "9", 31)],
+    ),
+    "what is given back after a minute frees nothing": (
+        {"tokens_per_minute": 100},
+        [Ask(0, "0", 100), Ask(60_000, "0", 100), End(0, 0), Ask(0, "tokens 60", 1)],
+    ),
+    "input and output have limits of their own": (
+        {"input_tokens_per_minute": 50, "output_tokens_per_minute": 20},
+        [Ask(0, "5", 40, 15), Ask(0, "input_tokens 60", 11), Ask(0, "output_tokens 60", 0, 6),
+         Ask(0, "0", 10, 5)],
+    ),
+    "output beyond the whole limit reserves what is left beside the input": (
+        {"tokens_per_minute": 100},
+        [Ask(0, "0", 40, 1_000), End(0, 40, 10), Ask(0, "tokens 60", 40, 1_000), Ask(0, "0", 50)],
+    ),
+    "running requests have no window": (
+        {"concurrent": 2},
+        [Ask(0, ""), Ask(0, ""), Ask(90_000, "concurrent 1"), End(), Ask(0, "")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+async def test_a_window_counts_alike_in_memory_and_in_the_server(
+    limits_in: CountedIn, case: str
+) -> None:
+    rates, steps = TABLE[case]
+    scope = key(**rates)
+    async with open_service_view(limits_in) as service_view:
+        running: list[Lease] = []
+        for step in steps:
+            service_view.clock.pass_ms(step.after_ms)
+            if isinstance(step, End):
+                running.pop(0).release(step.input, step.output)
+                continue
+            try:
+                lease = await service_view.admit(scope, input=step.input, output=step.output)
+            except RateLimited as refused:
+                outcome = f"{refused.metadata['limit']} {refused.headers['Retry-After']}"
+            else:
+                running.append(lease)
+                headers = told(lease)
+                names = ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens")
+                outcome = " ".join(headers[name] for name in names if name in headers)
+            assert outcome == step.outcome, step
+        for lease in running:
+            lease.release(0, 0)

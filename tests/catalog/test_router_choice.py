@@ -26,9 +26,9 @@ from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.preferences import MostPrice, Preferences
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.target_stats import Percentiles, TargetStats
-from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.order import order
 from causerie.routing.target_state import TargetState
+from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
 
 BASE = frozenset({"model", "messages"})
 ROUTER = ParsingRules(reasoning_object=True, router=True)

@@ -42,10 +42,10 @@ from causerie.composition.service_conditions import (
 from causerie.edge.ownership import owned
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
-from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
 from causerie.routing.target import Target
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
+from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.settings import Settings, load
 from causerie.settings.alerts import Alerts
 

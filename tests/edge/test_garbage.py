@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from loopkit import HI, OPEN_DOORS, PATHS
-from provider import ScriptedProvider, piece, running
+from provider import ScriptedProvider, running
 from servicekit import ServiceView, service_view
 
 from causerie.edge.connection import Connection
@@ -44,30 +44,9 @@ id = "tiny"
 engine = "fake"
 """
 )
-_HEDGED = (
-    OPEN_DOORS
-    + """
-[[providers]]
-name = "slow"
-base_url = "{slow}"
-[[providers]]
-name = "quick"
-base_url = "{quick}"
-[[aliases]]
-id = "hedged"
-hedge_seconds = 0.02
-targets = [
-  {{ provider = "slow", model = "m-1" }}, {{ provider = "quick", model = "m-1", priority = 1 }}
-]
-[[models]]
-id = "tiny"
-engine = "fake"
-"""
-)
 _TIMES = 3
 _LONG = "hello world " * 40_000  # goes through the thread for long work
 _GONE = (500, '{"error":{"message":"gone"}}')
-_WHOLE: list[dict[str, object]] = [piece(content="Hi"), piece("stop")]
 _BROKEN: list[dict[str, object]] = [
     {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
     {"error": {"message": "gone"}},
@@ -117,21 +96,6 @@ async def test_a_request_leaves_no_cycle(
             for _ in range(_TIMES):
                 await _send(home, door, body, status)
             left = await _left(kept)
-    assert left == ([], {})
-
-
-async def test_a_hedged_request_leaves_no_cycle(tmp_path: Path, kept: list[Any]) -> None:
-    """The slower one is cancelled while nothing of its answer is there."""
-    slow = ScriptedProvider([[] for _ in range(9)], hold=True)
-    quick = ScriptedProvider([_WHOLE for _ in range(9)])
-    async with running(slow), running(quick):
-        config = _HEDGED.format(slow=slow.base_url, quick=quick.base_url)
-        async with service_view(tmp_path, config) as home:
-            body = {"model": "hedged", "messages": HI, "stream": True}
-            for _ in range(2):  # as many as are hedged at the start
-                assert '"content":"Hi"' in await _send(home, "gateway", body, 200)
-            left = await _left(kept)
-            assert (len(slow.requests), len(quick.requests)) == (2, 2)
     assert left == ([], {})
 
 

@@ -13,6 +13,7 @@ from test_vllm_engine import GREEDY, asked, behave, made, until, written
 from vllm_stand_in import CONTEXT, Server, listening
 
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
+from causerie.engines.pool import member as member_module
 from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.pool import EnginePool
 from causerie.engines.vllm import server as server_module
@@ -197,17 +198,34 @@ async def whole(pool: EnginePool, prompt: Sequence[int]) -> list[Output]:
     return (await run(pool, prompt, 40))[:-1]
 
 
-async def test_a_member_that_failed_rests(tmp_path: Path) -> None:
+async def test_a_member_that_failed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as long after each failure in a row, and no longer once it has answered."""
+    now = 1000.0
+    monkeypatch.setattr(member_module, "monotonic", lambda: now)
     async with places(tmp_path, 2) as every, pool_of(tmp_path, every) as pool:
         await run(pool, ONE)
         (home,) = [place for place in every if place.prompts()]
-        behave(home.folder, "cut")
-        outputs = await run(pool, [*ONE, 1], 4)
-        assert isinstance(outputs[-1], Stopped)
-        before = len(home.prompts())
-        for at in range(4):
-            await run(pool, [*ONE, at])
-        assert len(home.prompts()) == before
+        behave(home.folder, "abort")
+        assert isinstance((await run(pool, [*ONE, 1], 4))[-1], Stopped)
+        for seconds in (1, 2, 4, 8, 16, 30, 30):
+            before = len(home.prompts())
+            now += 0.49 * seconds
+            await run(pool, [*ONE, 1])
+            assert len(home.prompts()) == before
+            now += 0.51 * seconds
+            await run(pool, [*ONE, 1])
+            assert len(home.prompts()) == before + 1
+        behave(home.folder, "")
+        now += 30
+        await run(pool, [*ONE, 1])
+        assert len(home.prompts()) == before + 2
+        behave(home.folder, "abort")
+        await run(pool, ONE)
+        await run(pool, ONE)
+        assert len(home.prompts()) == before + 3
+        now += 1
+        await run(pool, ONE)
+        assert len(home.prompts()) == before + 4
 
 
 async def test_a_request_that_is_refused_is_refused_once(tmp_path: Path) -> None:

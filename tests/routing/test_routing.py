@@ -42,9 +42,9 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
-from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.context import RetryBudget
 from causerie.routing.target_state import IMPOSSIBLE_USAGE
+from causerie.runtime.circuit_breaker import THRESHOLD
 
 
 async def test_the_first_that_can_answers() -> None:

@@ -38,7 +38,7 @@ from causerie.protocol.events import (
     TextDelta,
     Usage,
 )
-from causerie.routing.circuit_breaker import (
+from causerie.runtime.circuit_breaker import (
     FIRST_WAIT_SECONDS,
     LONGEST_WAIT_SECONDS,
     THRESHOLD,

@@ -35,9 +35,9 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Thinking
-from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.context import RetryBudget
 from causerie.routing.continuation import LONG, MANY, Passed, added
+from causerie.runtime.circuit_breaker import THRESHOLD
 
 
 def put_together(events: Sequence[Event]) -> list[Event]:

@@ -33,8 +33,8 @@ from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
+from causerie.runtime.circuit_breaker import THRESHOLD
 
 DOOR = MountedDoor("router", "/router/v1", kind="router", reasoning_object=True)
 CALLER = Caller(key="", name="", door="router")
@@ -127,7 +127,7 @@ def market(stands: Sequence[Stand], *, alias: Sequence[Candidate] = ()) -> Marke
     ]
     if alias:
         offers = [TargetCapabilities(one, BASE | {"seed"}) for one in alias]
-        entries.append(ServedModel(ModelCard("alias", "A"), offers, hedge_seconds=2.0))
+        entries.append(ServedModel(ModelCard("alias", "A"), offers))
     busy = {f"{one.name}/m" for one in stands if one.busy}
     records = Records()
     pipeline = Pipeline(
@@ -410,7 +410,6 @@ async def test_an_alias_with_priorities_and_weights() -> None:
         "has priority 1 and weight 1 among the targets",
         "is the only one with its priority",
     )
-    assert route(told).hedge_seconds == 2
     lacking = made.explain(asking(model="alias", tools=[TOOL]))
     assert lacking.goes_to is None
     assert lacking.refusal is not None

@@ -20,10 +20,10 @@ from routingkit import (
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest, Message, TextPart
-from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.last_targets import LastTargets
 from causerie.routing.order import order
 from causerie.routing.target_state import TargetState
+from causerie.runtime.circuit_breaker import THRESHOLD, CircuitBreaker
 
 
 def target_states(*loads: int) -> dict[str, TargetState]:

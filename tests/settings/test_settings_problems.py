@@ -54,7 +54,7 @@ LINES: tuple[tuple[str, str, str], ...] = (
     ('targets = [{ provider = "north", model = "m" }, { model = "own" }]',
      'targets = [{ provider = "north" }, { model = "own" }]', "aliases[0].targets[0].model"),
     ("[[aliases]]", "", ""),
-    ('id = "slow"', 'id = "slow"\nhedge_seconds = -1', "aliases[1].hedge_seconds"),
+    ('id = "slow"', 'id = "slow"\ndescription = 3', "aliases[1].description"),
     ('targets = [{ provider = "south", model = "m" }]', "targets = 3", "aliases[1].targets"),
 )  # fmt: skip
 FAULTS = [number for number, (_, _, key) in enumerate(LINES) if key]

@@ -92,30 +92,22 @@ def content(folder: Path) -> str:
     return "".join(file.read_bytes().decode("latin-1") for file in files)
 
 
-async def test_secrets_from_before_are_sealed_and_overwritten(world: World, tmp_path: Path) -> None:
-    _, secret = await enrolled(world)
-    async with world.database.writing() as connection:
-        await connection.execute(table.update().values(secret=secret))
-    if world.database.sqlite:
-        assert secret in content(tmp_path)
-    assert await seal_secrets(world.database, SEAL) == 1
-    assert await seal_secrets(world.database, SEAL) == 0
-    assert secret not in content(tmp_path)
-    await sign_in(world, secret)
-
-
 async def sign_in(world: World, secret: str) -> None:
     half = await world.sign_in.with_password("ada@example.org", PASSWORD, SessionClient())
     code = totp.code_at(secret, int(world.now.timestamp()) // 30)
     await world.sign_in.with_code(half.token, code, SessionClient())
 
 
-async def test_keys_are_changed_one_after_the_other(world: World) -> None:
+async def test_keys_are_changed_one_after_the_other(world: World, tmp_path: Path) -> None:
+    """What the older key encrypted is overwritten in the file, too."""
     _, secret = await enrolled(world)
     before = await kept(world.database)
+    if world.database.sqlite:
+        assert before in content(tmp_path)
     both = Cipher([ONE, "a-key-of-the-tests-with-some-length-to-it"])
     assert await seal_secrets(world.database, both) == 1
     assert await kept(world.database) != before
+    assert before not in content(tmp_path)
     new = Cipher([ONE])
     assert await seal_secrets(world.database, new) == 0
     with pytest.raises(WrongKey, match="two-factor authentication of usr_"):
@@ -181,6 +173,17 @@ async def test_a_service_does_not_start_without_the_key_of_what_is_there(
     store = StoreSettings(folder=str(tmp_path))
     with pytest.raises(CannotStart, match=r"two-factor authentication of usr_.*secret_keys"):
         await sealed(world.database, store, [ONE])
+
+
+async def test_a_service_does_not_start_with_a_secret_that_is_not_encrypted(
+    world: World, tmp_path: Path
+) -> None:
+    _, secret = await enrolled(world)
+    async with world.database.writing() as connection:
+        await connection.execute(table.update().values(secret=secret))
+    with pytest.raises(CannotStart, match=r"two-factor authentication of usr_"):
+        await sealed(world.database, StoreSettings(folder=str(tmp_path)), [ONE])
+    assert await kept(world.database) == secret
 
 
 async def provider_entry(world: World, key: str) -> None:

@@ -66,11 +66,6 @@ class Cipher:
         return _parts(sealed)[1] == next(iter(self._ciphers), None)
 
 
-def is_sealed(text: str) -> bool:
-    """Return true for a sealed secret, false for one from before secrets were sealed."""
-    return text.startswith(f"{_VERSION}.")
-
-
 def new_key() -> str:
     return secrets.token_urlsafe(SHORTEST_KEY)
 

@@ -78,7 +78,6 @@ class Listing:
     endpoints: tuple[CatalogEndpoint, ...]
     stats_of: StatsReader
     ends: date | None = None
-    hedge_seconds: float | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
     _kept: _KeptFacts = field(default_factory=_KeptFacts, init=False, repr=False, compare=False)
@@ -122,9 +121,7 @@ class Listing:
             lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
             longest = max(lengths.values())
             endpoints = tuple(one for one in endpoints if lengths[one.name] == longest)
-        return Listing(
-            self.card, endpoints, self.stats_of, self.ends, self.hedge_seconds, twist, self.clock
-        )
+        return Listing(self.card, endpoints, self.stats_of, self.ends, twist, self.clock)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """The request as the twist has it; raises :class:`InvalidRequest` where it contradicts."""

@@ -69,8 +69,7 @@ class ModelCard:
 class ServedModel:
     """One model. ``id`` is what a request names as ``model``.
 
-    After ``hedge_seconds`` without an answer a second target may be asked. Its price is the
-    ``tariff``, whichever target answers.
+    Its price is the ``tariff``, whichever target answers.
     """
 
     __slots__ = (
@@ -80,7 +79,6 @@ class ServedModel:
         "_is_priced",
         "_tariff",
         "card",
-        "hedge_seconds",
         "id",
         "parameters",
     )  # fmt: skip
@@ -89,11 +87,9 @@ class ServedModel:
         self,
         card: ModelCard,
         capabilities: Iterable[TargetCapabilities],
-        hedge_seconds: float | None = None,
         tariff: Tariff = _FREE,
     ) -> None:
         self._tariff, self._is_priced = tariff, tariff != _FREE
-        self.hedge_seconds = hedge_seconds
         self.card = card
         self.id = card.id
         self._capabilities = tuple(capabilities)

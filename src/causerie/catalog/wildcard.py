@@ -31,16 +31,15 @@ class WildcardModel(ServedModel):
         self,
         card: ModelCard,
         capabilities: Iterable[TargetCapabilities],
-        hedge_seconds: float | None,
         tariff: Tariff,
         *,
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._known = known
-        self._parts = (card, tuple(capabilities), hedge_seconds, tariff)
+        self._parts = (card, tuple(capabilities), tariff)
         self._rest = rest
-        super().__init__(card, self._parts[1], hedge_seconds, tariff)
+        super().__init__(card, self._parts[1], tariff)
         self.card = replace(card, id=self.prefix + rest)
 
     @property

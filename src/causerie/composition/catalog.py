@@ -97,9 +97,9 @@ def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterato
         price = tariff(alias.price)
         if alias.id.endswith(WILDCARD):
             rests = partial(_rests, alias.targets, listed_by)
-            yield WildcardModel(card, answering, alias.hedge_seconds, price, known=rests)
+            yield WildcardModel(card, answering, price, known=rests)
         else:
-            yield ServedModel(card, answering, alias.hedge_seconds, price)
+            yield ServedModel(card, answering, price)
 
 
 def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
@@ -123,9 +123,7 @@ def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:
 def _listings(settings: Settings, known: _Known, stats_of: StatsReader) -> Iterator[Listing]:
     for entry in settings.catalog:
         endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
-        yield Listing(
-            _card(entry), endpoints, stats_of, ends=entry.ends, hedge_seconds=entry.hedge_seconds
-        )
+        yield Listing(_card(entry), endpoints, stats_of, ends=entry.ends)
 
 
 def _card(entry: CatalogModelSettings) -> ModelCard:

@@ -26,23 +26,9 @@ if TYPE_CHECKING:
 
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
-_MAX_FORMS = 512
 _BEGINNING = b"HTTP/1.1 "  # of every response
 _INTERIM = _BEGINNING + b"100 Continue\r\n\r\n"
 _LARGE = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
-
-
-class _HeaderForms(dict[tuple[str, ...], str]):
-    """Forms of header lines, by the names of the headers; most responses have the same ones."""
-
-    def __missing__(self, names: tuple[str, ...]) -> str:
-        if len(self) >= _MAX_FORMS:
-            self.clear()
-        form = self[names] = "".join([f"{name.replace('%', '%%')}: %s\r\n" for name in names])
-        return form
-
-
-_forms = _HeaderForms()
 
 
 class ClientGone(Exception):
@@ -250,7 +236,7 @@ class Exchange(msgspec.Struct, eq=False):
         if self._interim:
             line = self._behind_interim(line)
         head = (
-            f"{line}\r\n{_forms[tuple(headers)] % _in_one_line(headers)}"
+            f"{line}\r\n{_header_lines(headers)}"
             f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
         )
         return head.encode("latin-1", "replace")
@@ -301,10 +287,8 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(failure.status, body, headers=headers)
 
 
-def _in_one_line(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The values, without what would end the line of one."""
-    values = tuple(headers.values())
-    joined = "".join(values)
-    if "\n" in joined or "\r" in joined:
-        return tuple([" ".join(value.split()) for value in values])
-    return values
+def _header_lines(headers: Mapping[str, str]) -> str:
+    values = "".join(headers.values())
+    if "\n" in values or "\r" in values:  # which would begin another line
+        headers = {name: " ".join(value.split()) for name, value in headers.items()}
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])

@@ -1,4 +1,4 @@
-"""The head of a request, and the memory of those that came before.
+"""The head of a request, its parts and checks, and a cache of heads that came before.
 
 A client that keeps its connection sends the same head again and again, but for the length
 of the body. Such a head is known by its digest, so that it is not parsed, and its credential
@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import unquote
 
 import httptools
 from msgspec import Struct, structs
 
 from causerie.access.credential import Credential
 from causerie.edge.doors import host_name
-from causerie.edge.errors import invalid_http, no_host, several_hosts, unknown_coding
+from causerie.edge.errors import (
+    invalid_http,
+    invalid_target,
+    no_host,
+    several_hosts,
+    unknown_coding,
+)
 from causerie.edge.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
@@ -24,6 +32,7 @@ _LONGEST = 4096  # bytes
 _MOST = 512
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
 _NOTHING = b"", b""
+_SCHEMES = (b"http", b"https")
 
 
 class RequestHead(Struct, frozen=True):
@@ -123,3 +132,44 @@ def check_host(headers: Headers, version: str, of_target: str | None) -> None:
     if of_target is not None:
         host_name(headers.get("host"))
         headers["host"] = of_target
+
+
+class RequestTarget(NamedTuple):
+    """Parts of a request target.
+
+    ``host`` is that of an absolute target, which decides in place of the ``Host`` header
+    (RFC 9112, section 3.2.2), and ``None`` for any other.
+    """
+
+    path: str
+    query: str
+    host: str | None
+
+
+def parse_target(url: bytes) -> RequestTarget:
+    """Parse a request target; raise :class:`InvalidRequest` for an address outside the web."""
+    host = None if url[:1] == b"/" else _host(url)
+    query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
+    return RequestTarget(_path(url) or ("" if host is None else "/"), query, host)
+
+
+def _host(url: bytes) -> str | None:
+    """Return host and port of an absolute target as they stand there."""
+    scheme, separator, rest = url.partition(b"://")
+    if not separator:
+        return None
+    for end in b"/?#":
+        rest = rest.partition(bytes((end,)))[0]
+    if scheme.lower() not in _SCHEMES or not rest or rest[:1] == b":":
+        raise invalid_target()
+    return rest.decode("latin-1")
+
+
+def _path(url: bytes) -> str:
+    """The path of a request target, with escapes resolved; empty where it is not one."""
+    try:
+        path = httptools.parse_url(url).path or b""
+    except httptools.HttpParserInvalidURLError:
+        return ""
+    text: str = path.decode("ascii", "replace")
+    return unquote(text) if "%" in text else text

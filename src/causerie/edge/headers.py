@@ -10,7 +10,6 @@ from causerie.access.credential import KEY_HEADERS
 if TYPE_CHECKING:
     from causerie.edge.request_hints import RequestHints
 
-_MAX_NAMES = 512
 _NEVER = re.compile(r"q=0(\.0*)?")
 
 
@@ -50,15 +49,3 @@ class Headers(dict[str, str]):
         if name not in self:
             return []
         return [self[name], *(value for key, value in self.again or () if key == name)]
-
-
-class _Names(dict[bytes, str]):
-    def __missing__(self, name: bytes) -> str:
-        key = name.decode("latin-1").lower()
-        if len(name) <= 64 and len(self) < _MAX_NAMES:
-            self[name] = key
-        return key
-
-
-NAMES = _Names()
-"""Names as they came to as they are read; most come again and again."""

@@ -112,7 +112,6 @@ def _route(
         places=tuple(told.placed(one) for one in prospects),
         left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
         changes=(*request.changes, *model.changes(request)),
-        hedge_seconds=model.hedge_seconds,
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
     return route, failed

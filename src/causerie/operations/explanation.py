@@ -68,8 +68,7 @@ class ExplainedRoute(Struct, frozen=True, kw_only=True):
     """One model's way: its targets in the order in which they would be asked.
 
     ``asked`` is the model as the request names it, ``model`` its id; ``changes``
-    is what the name of the model adds to the request. After ``hedge_seconds`` without an
-    answer the next target would be asked too. With ``refusal`` nobody is asked.
+    is what the name of the model adds to the request. With ``refusal`` nobody is asked.
     """
 
     asked: str
@@ -77,7 +76,6 @@ class ExplainedRoute(Struct, frozen=True, kw_only=True):
     places: tuple[ExplainedTarget, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     changes: tuple[str, ...] = ()
-    hedge_seconds: float | None = None
     refusal: ExplainedRefusal | None = None
 
 

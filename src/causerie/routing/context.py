@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from causerie.routing.hedge import Hedges
 from causerie.routing.last_targets import LastTargets
 from causerie.routing.target_state import TargetState
 
@@ -28,7 +27,6 @@ class RoutingContext(Struct, frozen=True):
 
     target_states: Mapping[str, TargetState]
     budget: RetryBudget
-    hedges: Hedges
     clock: Callable[[], float]
     chance: Callable[[], float]
     pause: Callable[[float], Awaitable[None]]

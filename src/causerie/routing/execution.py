@@ -34,7 +34,7 @@ from causerie.protocol.partial import Partial
 from causerie.routing.attempt import Attempt
 from causerie.routing.continuation import LONG, MANY, Passed, added
 from causerie.routing.target import NOTHING
-from causerie.routing.target_selector import SLOWER, TargetSelector
+from causerie.routing.target_selector import TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
 _FIRST_PAUSE_SECONDS = 0.25
@@ -82,7 +82,7 @@ class Execution(TargetSelector, eq=False):
         For replies of which the client has been shown nothing. Raises ``failure``, which broke the
         last one off, if no target answers.
         """
-        failed = {one.target for one in self.tried if one.failure and one.failure != SLOWER}
+        failed = {one.target for one in self.tried if one.failure}
         others = [
             target_state for target_state in self.target_states() if target_state.name not in failed
         ]

@@ -14,15 +14,14 @@ from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.target_stats import TargetStats, TimeBucket
 from causerie.routing.attempt import Attempt
-from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.context import RetryBudget, RoutingContext
 from causerie.routing.execution import Execution, ReplyObserver
 from causerie.routing.explain import RankedTarget, explain
-from causerie.routing.hedge import Hedges
 from causerie.routing.last_targets import LastTargets
 from causerie.routing.order import affinity_key
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState, TargetStatus
+from causerie.runtime.circuit_breaker import CircuitBreaker
 
 _BUDGET = RetryBudget()
 
@@ -41,7 +40,7 @@ class Router:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._context = RoutingContext(
-            {}, budget, Hedges(), clock, chance or random.Random().random, pause, LastTargets()
+            {}, budget, clock, chance or random.Random().random, pause, LastTargets()
         )
         self.replace(targets, admission_queues or {})
 
@@ -80,20 +79,15 @@ class Router:
         self,
         candidates: Sequence[Candidate],
         request: ChatRequest,
-        hedge_seconds: float | None = None,
         watch: ReplyObserver | None = None,
         tried: list[Attempt] | None = None,
     ) -> Execution:
         """The way of one request over the candidates.
 
-        After ``hedge_seconds`` without an answer a second target is asked too, for a small
-        share of all requests. ``watch`` is shown whatever is passed on. ``tried`` has who was
-        asked before, on ways with budgets of their own; who is asked now is added.
+        ``watch`` is shown whatever is passed on. ``tried`` has who was asked before, on ways with
+        budgets of their own; who is asked now is added.
         """
-        context = self._context
-        if hedge_seconds is not None:
-            context.hedges.earn()
-        execution = Execution(context, request, hedge_seconds, candidates)
+        execution = Execution(self._context, request, candidates)
         if tried is not None:
             execution.tried, execution.uncounted = tried, len(tried)
         if watch is not None:

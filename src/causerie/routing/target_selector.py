@@ -6,7 +6,7 @@ Knows nothing of what becomes of the reply once it has started.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -24,12 +24,10 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.attempt import Attempt
 from causerie.routing.context import RoutingContext
-from causerie.routing.hedge import race
 from causerie.routing.order import affinity_key, order
 from causerie.routing.target_state import TargetState, cause_of, wait_of
 
-SLOWER = "slower"
-_LEFT = "left"
+_ABANDONED = "left"
 _NAMED = 4
 _NEXT_STEP = (
     "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
@@ -43,25 +41,18 @@ _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
 class TargetSelector(Struct, eq=False):
-    """Over ``candidates``, as they stand at the moment.
-
-    ``tried`` lists who was asked, ``attempt`` is who answers now, if anybody does.
-    The seconds are those of all that answered: spent waiting for a place there, and until
-    the first content.
-    """
+    """Sends one request to ``candidates``, one after the other, until one answers."""
 
     context: RoutingContext
     request: ChatRequest
-    hedge_seconds: float | None
     candidates: Sequence[Candidate]
-    attempt: Attempt | None = None
-    served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
+    attempt: Attempt | None = None  # the one that answers now
+    served_by: str = ""  # the target that answered last; before any did, the one asked last
     tried: list[Attempt] = []
-    queued_seconds: float = 0.0
-    upstream_seconds: float = 0.0
-    uncounted: int = 0  # of those tried, who cost nothing of the budget
-    _seconds: float = 0.0  # in which nobody answered
-    _hedge: Attempt | None = None  # the second who was asked, where the first was slow
+    queued_seconds: float = 0.0  # until a place was free, of the targets that answered
+    upstream_seconds: float = 0.0  # until the first content, of the targets that answered
+    uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
+    _seconds: float = 0.0  # without an answer
 
     def routed_seconds(self) -> float:
         """Return the time that attempts at other targets took before the one that answers."""
@@ -70,17 +61,13 @@ class TargetSelector(Struct, eq=False):
         return self.attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
-        return self._left < 1 or self._seconds >= self.context.budget.seconds
+        budget, counted = self.context.budget, len(self.tried) - self.uncounted
+        return counted >= budget.attempts or self._seconds >= budget.seconds
 
     @property
     def reached(self) -> bool:
         """Return true if a target has had the request."""
         return self.attempt is not None or any(one.reached for one in self.tried)
-
-    @property
-    def _left(self) -> int:
-        """Return the number of requests that may still be sent."""
-        return self.context.budget.attempts - len(self.tried) + self.uncounted
 
     def waited(self, seconds: float) -> None:
         """Time went by in which nobody was asked."""
@@ -108,124 +95,77 @@ class TargetSelector(Struct, eq=False):
         when all have failed.
         """
         hopeless = False
-        failures: dict[TargetState, ServiceError] = {}
+        failures: list[ServiceError] = []
         for target_state in target_states:
-            if target_state in failures or (failures and self._is_short(target_state, failures)):
+            if failures and self._is_short(target_state, failures):
                 continue
             attempt = Attempt(target_state, self._request(target_state), partial)
             try:
-                if self.hedge_seconds is None or failures or len(target_states) == 1:
-                    await attempt.begin()
-                else:
-                    attempt = await self._raced(
-                        attempt, self.hedge_seconds, target_states[1:], failures
-                    )
+                await attempt.begin()
             except ServiceError as refused:
-                if target_state not in failures:
-                    self._note(attempt, refused)
-                    failures[target_state] = refused
+                self._record_failure(attempt, refused)
+                failures.append(refused)
                 forget_frames(refused)
             except BaseException:
-                self._abandoned(attempt)
+                self._record_abandoned(attempt)
                 raise
             else:
                 self.attempt = attempt
-                self._served(attempt.target_state.name)
+                self._record_served(attempt.target)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
                 self.upstream_seconds += attempt.upstream_seconds
                 return attempt
             self._seconds += self.context.clock() - attempt.started
-            if partial is None:
-                _raise_last_word(failures.values())
+            if partial is None and not _may_succeed_elsewhere(failures[-1]):
+                raise failures[-1]
             hopeless = hopeless or (target_state is target_states[0] and attempt.resting)
             if self.spent():
                 break
-        raise self._exhausted(target_states, list(failures.values()), hopeless=hopeless)
+        raise self._exhausted(target_states, failures, hopeless=hopeless)
 
-    def _served(self, target: str) -> None:
-        """Note who answers."""
+    def _record_served(self, target: str) -> None:
         self.served_by = target
         if len(self.candidates) > 1:
             context = self.context
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    async def _raced(
-        self,
-        attempt: Attempt,
-        seconds: float,
-        others: Sequence[TargetState],
-        failures: dict[TargetState, ServiceError],
-    ) -> Attempt:
-        """The attempt that answers, this one or a second; raises a failure, and notes all."""
-        self._hedge = None
-        found = await race(
-            attempt,
-            lambda: self._second(attempt, others),
-            seconds,
-            lambda failure: attempt.partial is None and not _elsewhere(failure),
-        )
-        for loser, failure in found.losers:
-            self._note(loser, failure)
-            if failure is not None:
-                failures[loser.target_state] = failure
-        if found.winner is None:
-            raise failures[attempt.target_state]
-        self._seconds += found.winner.started - attempt.started
-        return found.winner
-
-    def _second(self, first: Attempt, others: Sequence[TargetState]) -> Attempt | None:
-        able = [target_state for target_state in others if target_state.breaker.admits()]
-        if not able or self._left < 2 or not self.context.hedges.spend():
-            return None
-        self._hedge = Attempt(able[0], self._request(able[0]), first.partial)
-        return self._hedge
-
     def _request(self, target_state: TargetState) -> ChatRequest:
-        """The request as this one gets it."""
         for one in self.candidates:
             if one.name == target_state.name:
                 return self.request.within(one.bounds)
         return self.request
 
-    def _is_short(
-        self, target_state: TargetState, failures: Mapping[TargetState, ServiceError]
-    ) -> bool:
+    def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
         """Return true if its context is known to be no longer than one that was too short."""
-        told = [
+        reported = [
             failure.metadata.get("context_length")
-            for failure in failures.values()
+            for failure in failures
             if failure.code == "context_length_exceeded"
         ]
-        short = max((length for length in told if isinstance(length, int)), default=0)
+        short = max((length for length in reported if isinstance(length, int)), default=0)
         lengths = [
             one.bounds.context_length for one in self.candidates if one.name == target_state.name
         ]
         return any(length is not None and length <= short for length in lengths)
 
-    def _abandoned(self, attempt: Attempt) -> None:
-        """Take who has the request, where nobody waits for it any more, as who served it.
+    def _record_abandoned(self, attempt: Attempt) -> None:
+        # A target that has processed tokens counts as the one that served: they are charged.
+        used = attempt.answer.usage()
+        if used.prompt + used.completion:
+            attempt.failure = _ABANDONED
+            self.tried.append(attempt)
+            self.attempt, self.served_by = attempt, attempt.target
+            self.queued_seconds += attempt.queued_seconds
 
-        Of two who have it that is the first: the second was asked for the service's own sake.
-        """
-        for one in (attempt, self._hedge):
-            if one is not None and (used := one.answer.usage()).prompt + used.completion:
-                one.failure = _LEFT
-                self.tried.append(one)
-                self.attempt, self.served_by = one, one.target
-                self.queued_seconds += one.queued_seconds
-                return
-
-    def _note(self, attempt: Attempt, failure: ServiceError | None) -> None:
-        """One that did not answer; what was sent away before it was sent costs nothing."""
-        attempt.failure = SLOWER if failure is None else cause_of(failure)
-        if failure is not None:
-            failure.changes = attempt.changes(self.request, failure.changes)
+    def _record_failure(self, attempt: Attempt, failure: ServiceError) -> None:
+        attempt.failure = cause_of(failure)
+        failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)
         if isinstance(failure, ConstraintNotKept):
             self.attempt = attempt  # its work is charged
-        at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
-        self.uncounted += at_once
+        if isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata:
+            self.uncounted += 1  # it was never sent
         if attempt.partial is None:
             self.served_by = attempt.target  # nobody has answered yet
 
@@ -284,15 +224,7 @@ def _last(failure: UpstreamFailed) -> str:
     return f"{target}: {failure!s}" if target else str(failure)
 
 
-def _raise_last_word(failures: Iterable[ServiceError]) -> None:
-    """Raise the failure that no other target could do better at, if there is one."""
-    for failure in failures:
-        if not _elsewhere(failure):
-            raise failure
-
-
-def _elsewhere(failure: ServiceError) -> bool:
-    """Return true if another target may do better: not for an error in the request itself."""
+def _may_succeed_elsewhere(failure: ServiceError) -> bool:
     of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
     return isinstance(failure, of_the_target) or _unable(failure)
 

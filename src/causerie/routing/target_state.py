@@ -12,10 +12,10 @@ from causerie.errors import ErrorClass, Overloaded, RateLimited, ServiceError, U
 from causerie.protocol.call_class import CallClass
 from causerie.protocol.target_stats import TargetStats
 from causerie.routing.call_stats import CallStats
-from causerie.routing.circuit_breaker import CircuitBreaker, State
 from causerie.routing.latency_stats import LatencyStats
 from causerie.routing.samples import HALF_HOUR
 from causerie.routing.target import AdmissionQueue, Target
+from causerie.runtime.circuit_breaker import CircuitBreaker, State
 
 log = structlog.get_logger(__name__)
 

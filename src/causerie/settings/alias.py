@@ -46,13 +46,6 @@ class AliasSettings(Struct, frozen=True, kw_only=True):
     targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
-    hedge_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=3600)] | None,
-        Meta(
-            description="After so long without an answer a second target is asked too, for a "
-            "small share of the requests; the first to answer serves. Unset: never."
-        ),
-    ] = None
     limits: Annotated[
         LimitSettings, Meta(description="How much it is used at most, over all who use it.")
     ] = LimitSettings()

@@ -89,13 +89,6 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
             extra={"words": "a day like `2026-11-21`"},
         ),
     ] = None
-    hedge_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=3600)] | None,
-        Meta(
-            description="After so long without an answer a second provider is asked too, for a "
-            "small share of the requests. Unset: never."
-        ),
-    ] = None
     limits: Annotated[
         LimitSettings, Meta(description="How much it is used at most, over all who use it.")
     ] = LimitSettings()

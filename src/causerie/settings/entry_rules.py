@@ -53,8 +53,8 @@ _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
     "webhooks": dict.fromkeys(("secret", "ca_file"), _PLACE),
 }
 _COMPLETED: Mapping[Section, Sequence[str]] = {
-    "aliases": ("name", "description", "hedge_seconds", "limits", "price"),
-    "catalog": ("name", "description", "ends", "hedge_seconds", "limits"),
+    "aliases": ("name", "description", "limits", "price"),
+    "catalog": ("name", "description", "ends", "limits"),
     "models": ("name", "description", "limits", "max_output_tokens", "price", "queue", "sampling"),
     "doors": ("models", "limits", "unknown_params", "reasoning", "cache_scope"),
 }

@@ -1,7 +1,7 @@
-"""Seals what is not sealed with the first key yet: after an update, or after a key was added.
+"""Encrypts secrets again with the first key, after a key was added, when the service starts.
 
-Runs when the service starts. The former values are overwritten in the file, not only marked as
-free.
+The former values are overwritten in the file, not only marked as free, so that an old key opens
+nothing of it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from sqlalchemy import Update, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.accounts.encryption import Cipher, WrongKey, is_sealed
+from causerie.accounts.encryption import Cipher, WrongKey
 from causerie.store.database import Database
 from causerie.store.repositories.entries import purpose as purpose_of_entry
 from causerie.store.tables import configuration_entries, totp
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
-    """Return the number of secrets that were sealed anew.
+    """Encrypt with the first key what an older one encrypted; return the number of secrets.
 
     Raises :class:`WrongKey` if no key opens a two-factor secret; nothing has changed then. An
     entry of the configuration whose credential no key opens stays as it is, and is shown as broken.
@@ -63,13 +63,10 @@ async def holds_secrets(database: Database) -> bool:
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """
-    entries = select(configuration_entries.c.credential)
-    entries = entries.where(configuration_entries.c.credential.is_not(None)).limit(1)
+    credential = configuration_entries.c.credential
+    kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
     async with database.reading() as connection:
-        if (await connection.execute(entries)).first() is not None:
-            return True
-        secrets = await connection.execute(select(totp.c.secret))
-        return any(is_sealed(secret) for (secret,) in secrets)
+        return (await connection.execute(kept.limit(1))).first() is not None
 
 
 def purpose(user_id: str) -> str:
@@ -78,7 +75,6 @@ def purpose(user_id: str) -> str:
 
 
 async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
-    """Return what seals the secrets that are sealed with an older key, or not at all."""
     return [*await _factors(connection, cipher), *await _credentials(connection, cipher)]
 
 
@@ -87,10 +83,10 @@ async def _factors(connection: AsyncConnection, cipher: Cipher) -> list[Update]:
     stale = []
     for user_id, kept in found:
         try:
-            secret = cipher.open(kept, purpose(user_id)) if is_sealed(kept) else kept
+            secret = cipher.open(kept, purpose(user_id))
         except WrongKey as failure:
             raise WrongKey(f"two-factor authentication of {user_id}: {failure}") from failure
-        if not is_sealed(kept) or not cipher.fresh(kept):
+        if not cipher.fresh(kept):
             sealed = cipher.seal(secret, purpose(user_id))
             stale.append(totp.update().where(totp.c.user_id == user_id).values(secret=sealed))
     return stale

@@ -14,18 +14,18 @@ from causerie.engines.base import EngineFailed, EngineState, EngineStatus
 from causerie.engines.pool.choice import MemberLoad
 from causerie.engines.pool.member_cache import MemberCache
 from causerie.engines.supervised import SupervisedEngine
+from causerie.runtime.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
 log = structlog.get_logger(__name__)
 
-_FIRST_REST = 1.0
-_LONGEST_REST = 30.0
+_LONGEST_WAIT_SECONDS = 30.0
 
 
 class Member(MemberLoad):
     """The server at the address that is its name.
 
-    After a failure it rests, for a second at first and twice as long after each further one, until
-    it begins to answer again. ``cache`` knows what it holds.
+    After a failure it gets no requests for a while, as its circuit breaker says, until it begins
+    to answer again. ``cache`` knows what it holds.
     """
 
     def __init__(self, name: str, engine: SupervisedEngine[Any], cache: MemberCache) -> None:
@@ -34,25 +34,23 @@ class Member(MemberLoad):
         self.cache = cache
         self.failure = ""  # the last one, while nothing else has come since
         self.restarts = 0  # of its engine, as of the blocks that it is taken to hold
-        self._failures = 0  # in a row
-        self._rests_until = 0.0
+        self._breaker = CircuitBreaker(monotonic, random.Random().random, _LONGEST_WAIT_SECONDS)
         self._start: asyncio.Task[None] | None = None
 
     @property
     def rests(self) -> bool:
         """Return whether it has failed lately and is left alone for a while."""
-        return self._failures > 0 and monotonic() < self._rests_until
+        return not self._breaker.admits()
 
     def failed(self, why: str) -> None:
         """Leave it alone for a while."""
-        rest = min(_FIRST_REST * 2**self._failures, _LONGEST_REST)
-        self._rests_until = monotonic() + rest * random.uniform(0.8, 1.2)
-        self._failures = min(self._failures + 1, 16)
+        self._breaker.failed(why, proven=False)
         self.failure = why
 
     def answered(self) -> None:
         """Hold nothing against it: it has started to answer."""
-        self._failures, self.failure = 0, ""
+        self._breaker.succeeded()
+        self.failure = ""
 
     def begin(self, news: asyncio.Event) -> None:
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
@@ -80,7 +78,7 @@ class Member(MemberLoad):
 
     async def _started(self, news: asyncio.Event) -> None:
         """Try until it is loaded; it is supervised from then on."""
-        delay = _FIRST_REST
+        delay = FIRST_WAIT_SECONDS
         while True:
             try:
                 await self.engine.start()
@@ -97,4 +95,4 @@ class Member(MemberLoad):
                 news.set()
             await self.engine.stop()  # it may have got half way
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
-            delay = min(delay * 2, _LONGEST_REST)
+            delay = min(delay * 2, _LONGEST_WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Circuit breaker of a target.
+"""Circuit breaker of a server: of a target of requests, or of a member of a pool.
 
 Only failed connections, time-outs and 5xx count: a client's error says nothing about the target,
 and a target that is full is not broken. After ``THRESHOLD`` failures in a row the target gets no
@@ -37,12 +37,19 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_rejected_until",
-        "_rejections", "_trial_until", "_waits", "clock", "open", "reason", "well",
+        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_longest_seconds",
+        "_rejected_until", "_rejections", "_trial_until", "_waits", "clock", "open", "reason",
+        "well",
     )  # fmt: skip
 
-    def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        longest_seconds: float = LONGEST_WAIT_SECONDS,
+    ) -> None:
         self.clock = clock
+        self._longest_seconds = longest_seconds  # that one failure keeps requests away
         self._chance = chance
         self._failures = 0
         self.open = False
@@ -178,7 +185,7 @@ class CircuitBreaker:
         if not self.open or now < self._down_until:
             return  # what fails together fails of one cause, and lengthens nothing
         self._trial_until = 0.0
-        longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)
+        longest = min(FIRST_WAIT_SECONDS * 2**self._waits, self._longest_seconds)
         self._waits = min(self._waits + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
