@@ -25,7 +25,7 @@ TARGET = TargetCapabilities(Candidate("t0"))
 
 def pipeline() -> Pipeline:
     card = ModelCard("w/*", "w/*")
-    wildcard = WildcardModel(card, [TARGET], None, Tariff(), known=lambda: ("a", "b", "exact"))
+    wildcard = WildcardModel(card, [TARGET], Tariff(), known=lambda: ("a", "b", "exact"))
     return Pipeline(
         keys=StaticKeys(),
         catalog=Catalog(

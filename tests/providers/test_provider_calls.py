@@ -294,6 +294,8 @@ def test_the_arguments_of_a_call_are_compared_by_what_was_kept_of_them(
 def test_repetitions_of_many_calls_are_bounded() -> None:
     first = {"choices": [{"message": {"tool_calls": _numbered(1_000)}, "finish_reason": None}]}
     assert len(made(read(reader(tools=TOOLS), *[first] * 20, chunk("tool_calls")))[0]) == 1_000
-    empty = {"choices": [{"message": {"tool_calls": [{}]}, "finish_reason": None}]}
+    empty: dict[str, object] = {
+        "choices": [{"message": {"tool_calls": [{}]}, "finish_reason": None}]
+    }
     with pytest.raises(UpstreamFailed, match="too often"):
         read(reader(tools=TOOLS), first, *[empty] * 1_000)
