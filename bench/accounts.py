@@ -3,8 +3,8 @@
 Two services before one mock upstream, one core each in turns: one with keys off,
 one whose door takes keys of accounts, with limits and budgets on key and project
 and every request in the ledger before its end is told. Sixteen clients read
-streams of ten tokens, 5 ms apart. With ``--workers`` a third service is the second
-with worker processes, all on that core, and the share of its parent is printed.
+streams of ten tokens, 5 ms apart. With ``--workers`` two services more count in a Valkey server
+of their own: one process, and so many workers, all on that core.
 
     make bench BENCH=bench/accounts.py
     make bench BENCH=bench/accounts.py ARGS="--workers 2"
@@ -19,16 +19,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
 
 from gateway.contestant import Contestant, process
 from gateway.measure import Load, Result
+from gateway.ours import await_workers
 from hostedkit import office
 from service import free_port
+from valkeyserver import ValkeyServer
 
 from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM
@@ -75,26 +77,28 @@ def main() -> int:
     cores = (available[0], available[-1])
     ways = [_Way("off", "off"), _Way("accounts", "accounts")]
     if options.workers:
-        ways.append(_Way("workers", "accounts", options.workers))
+        ways += [_Way("shared", "accounts"), _Way("workers", "accounts", options.workers)]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         mock = stack.enter_context(_mock(folder, cores[1]))
+        if options.workers:
+            valkey = stack.enter_context(closing(ValkeyServer()))
+            valkey.start()
+            ways[2:] = [replace(way, shared=valkey.url) for way in ways[2:]]
         services = [_service(folder, mock, way, options.journal, cores[0]) for way in ways]
         contestants = [stack.enter_context(service) for service in services]
         found = _measured(contestants, options, cores[1])
-        for each in contestants[2:]:
-            share = each.root_cpu_seconds() / each.cpu_seconds()
-            print(f"the parent of the workers takes {share:.2f} of the processor time")
     return _judged(found, options.journal)
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A contestant: its name, what its door takes for keys, and how many processes answer."""
+    """A contestant: its name, the keys of its door, how many processes answer, and their Valkey."""
 
     name: str
     keys: str
     workers: int = 1
+    shared: str = ""
 
 
 def _measured(
@@ -137,7 +141,8 @@ def _mock(folder: Path, core: int) -> Iterator[str]:
 def _service(folder: Path, mock: str, way: _Way, journal: str, core: int) -> Iterator[Contestant]:
     port, data, config = free_port(), folder / f"data-{way.name}", folder / f"{way.name}.toml"
     values = {"data": data, "journal": journal, "keys": way.keys, "workers": way.workers}
-    config.write_text(CONFIG.format(**values, mock=mock, model=STREAM))
+    shared = f'[shared]\nurl = "{way.shared}"\nprefix = "{way.name}"\n' if way.shared else ""
+    config.write_text(CONFIG.format(**values, mock=mock, model=STREAM) + shared)
     key = asyncio.run(_key(data)) if way.keys == "accounts" else "none"
     command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
     root = f"http://127.0.0.1:{port}"
@@ -148,6 +153,7 @@ def _service(folder: Path, mock: str, way: _Way, journal: str, core: int) -> Ite
         ready=f"{root}/health/live",
         environ={"NO_COLOR": "1"},
     ) as pid:
+        await_workers(root, way.workers)
         yield Contestant(way.name, root, pid, "/door/v1", key)
 
 

@@ -14,23 +14,20 @@ import argparse
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from urllib.request import urlopen
 
 from gateway.contestant import Contestant, process
 from gateway.measure import Load, Result
-from gateway.ours import ALIAS, PROVIDER, SERVER, new_key
+from gateway.ours import ALIAS, PROVIDER, SERVER, await_workers, new_key
 from service import free_port
 
 BAR = 0.9  # of the rate of one process, for each worker
 CONNECTIONS = 64  # for each worker
-METRIC = "causerie_workers "
 KINDS = {"requests": "plain", "streamed chunks": "stream-2000-0-4"}
 
 
@@ -93,16 +90,8 @@ def service(
         ready=f"{root}/health/live",
         environ={"NO_COLOR": "1", "CAUSERIE_LOGGING_LEVEL": "warning"},
     ) as pid:
-        while workers > 1 and answering(root) < workers:
-            time.sleep(0.1)  # another process: there is nothing to await but its answer
+        await_workers(root, workers)
         yield Contestant(f"{workers} workers", root, pid, "/gateway/v1", key)
-
-
-def answering(root: str) -> float:
-    """Return how many workers answer: until they do, the parent answers itself."""
-    with urlopen(f"{root}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return next((float(line.split()[1]) for line in lines if line.startswith(METRIC)), 0.0)
 
 
 def asked(one: Contestant, kind: str, workers: int, cores: Cores) -> float:

@@ -157,47 +157,32 @@ def shown(found: dict[int, dict[str, list[Asked]]]) -> bool:
     return met
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Processor time of a service's processes in microseconds, for each token or request."""
-
-    parent: float
-    others: float
-
-
-def costs(services: Sequence[Contestant], rounds: int) -> dict[int, dict[str, list[Cost]]]:
-    """Return what replies of one token and of many cost each service, in turns."""
-    found: dict[int, dict[str, list[Cost]]] = {1: {}, TOKENS: {}}
+def costs(services: Sequence[Contestant], rounds: int) -> dict[int, dict[str, list[float]]]:
+    """Return the microseconds of processor time of a token, for replies of one and of many."""
+    found: dict[int, dict[str, list[float]]] = {1: {}, TOKENS: {}}
     for each in services:
         asked(f"{each.root}/v1", 4, 1)  # what is slow the first time
     for number in range(rounds):
         for tokens, of_length in found.items():
             for each in services:
-                whole, parent = each.cpu_seconds(), each.root_cpu_seconds()
+                before = each.cpu_seconds()
                 done = asked(f"{each.root}/v1", 16, 30 // tokens + 3, tokens)
-                units = len(done.waits) * tokens
-                whole, parent = each.cpu_seconds() - whole, each.root_cpu_seconds() - parent
-                cost = Cost(parent / units * 1e6, (whole - parent) / units * 1e6)
-                of_length.setdefault(each.name, []).append(cost)
+                seconds = each.cpu_seconds() - before
+                of_length.setdefault(each.name, []).append(
+                    seconds / (len(done.waits) * tokens) * 1e6
+                )
         print(f"round {number + 1} of {rounds} done", flush=True)
     return found
 
 
-def shown_costs(found: dict[int, dict[str, list[Cost]]]) -> None:
-    """Print the medians, and what share of one process's time the parent has."""
+def shown_costs(found: dict[int, dict[str, list[float]]]) -> None:
+    """Print the medians, and what share of the first service's time each one takes."""
     for tokens, of_length in found.items():
         print("\na request of one token" if tokens == 1 else f"\na token of replies of {tokens}")
         alone, *_ = of_length.values()
         for name, results in of_length.items():
-            parent, others = (
-                median(getattr(one, at) for one in results) for at in ("parent", "others")
-            )
-            whole = [one.parent + one.others for one in alone]
-            share = median(one.parent / each for one, each in zip(results, whole, strict=True))
-            print(
-                f"  {name:10} parent {parent:7.1f} µs, other processes {others:7.1f} µs; "
-                f"the parent has {share:.2f} of one process"
-            )
+            share = median(each / one for each, one in zip(results, alone, strict=True))
+            print(f"  {name:10} {median(results):7.1f} µs, {share:.2f} of the first")
 
 
 @contextmanager

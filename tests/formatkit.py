@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from grammarkit import fault_in
+
 from causerie.chat.call_syntax.loose import loose
 from causerie.chat.formats.format import (
     CallId,
@@ -24,7 +26,6 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.parser import Parser, ReasoningEnd
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import validate_json
 from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
 
 WEATHER = {
@@ -112,7 +113,7 @@ def read(
 
 def admits(name: str, arguments: str) -> bool:
     schema = Rewriter(TOOLS[name], "tools").rewrite()
-    return validate_json(arguments, schema) is None
+    return fault_in(arguments, schema) is None
 
 
 def pieces(text: str, size: int, cuts: Sequence[int] = ()) -> list[str]:

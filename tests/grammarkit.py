@@ -11,6 +11,8 @@ from functools import lru_cache
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from causerie.chat.formats.format import CallSection, ModelFormat
+from causerie.chat.schema.compiled import Work
+from causerie.chat.validation import MOST_STEPS, CheckedSchema
 
 _END = 256
 _PLAIN = 'abc xyz019.,"\\{}[]<>\n'
@@ -169,3 +171,8 @@ def closers(form: ModelFormat) -> list[str]:
                 text = getattr(segment, name, "").strip()
                 found += [text] if text else []
     return found
+
+
+def fault_in(text: str, rules: Mapping[str, object]) -> str | None:
+    """Return what a document breaks of a rewritten schema, or ``None``."""
+    return CheckedSchema(rules).fault_of_text(text, Work(MOST_STEPS))

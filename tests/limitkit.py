@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
@@ -17,9 +17,6 @@ from causerie.access.windows import MemoryCounters
 from causerie.distributed.counters import DistributedCounters
 from causerie.distributed.line import ConnectionOptions
 from causerie.distributed.replica import DistributedOptions, Replica
-from causerie.workers.counters import SharedCounters
-from causerie.workers.layout import WORDS, Places
-from causerie.workers.shared_memory import SharedMemory
 
 MILLISECOND = 1_000_000
 PATIENT = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
@@ -87,38 +84,14 @@ def memory_service_view() -> ServiceView:
     return ServiceView(clock, MemoryCounters(clock))
 
 
-class Alternating:
-    """Two members of one shared memory, which take turns."""
-
-    def __init__(self, clock: Clock) -> None:
-        memory = SharedMemory.create(WORDS)
-        self.members = [SharedCounters(memory, member, {}, clock) for member in range(2)]
-
-    def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease:
-        first, second = self.members
-        self.members = [second, first]
-        for scope in scopes:  # the parent does this when it configures them
-            first.places = second.places = (
-                Places(dict(first.places)).extended([scope.id], (), ()).windows
-            )
-        return first.take_now(scopes, estimate)
-
-    async def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease:
-        return self.take_now(scopes, estimate)
-
-
-CountedIn = ValkeyServer | Literal["memory", "processes"]
+CountedIn = ValkeyServer | Literal["memory"]
 
 
 @asynccontextmanager
 async def open_service_view(server: CountedIn) -> AsyncIterator[ServiceView]:
-    """A service that counts in memory, in that of two processes, or in a server of its own."""
+    """A service that counts in memory, or in a server of its own."""
     if server == "memory":
         yield memory_service_view()
-        return
-    if server == "processes":
-        clock = Clock()
-        yield ServiceView(clock, Alternating(clock))
         return
     clock = Clock()
     async with replica(server) as one:

@@ -85,6 +85,8 @@ class Watch:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(asyncio.Handle, "_run", measured)
                 patch.setattr(fake, "_ids", self._set_apart(fake._ids))
+                for name in ("_common", "_last_said"):
+                    patch.setattr(fake, name, self._apart_from(getattr(fake, name)))
                 patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))
                 yield
         finally:
@@ -109,6 +111,13 @@ class Watch:
                 if id is None:
                     return
                 yield id
+
+        return apart
+
+    def _apart_from(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        def apart(*args: Any) -> Any:
+            with self._not_counted():
+                return work(*args)
 
         return apart
 

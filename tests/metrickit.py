@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
 from causerie.metering.counters import MetricsCounters
+from causerie.metering.merged import merged
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
 from causerie.routing.circuit_breaker import CircuitBreaker
@@ -29,13 +30,13 @@ def exposed() -> dict[str, tuple[str, set[str]]]:
         lambda: [("m", 1)],
         lambda: [target_state.status()],
         lambda: True,
-        lambda: (2, 1),
     )
     counters.refused("d", "invalid_json", 400)
     record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)
     counters.write(record)
     found: dict[str, tuple[str, set[str]]] = {}
-    for family in text_string_to_metric_families(counters.exposition().decode()):
+    text = merged([counters.exposition().decode()], "", workers=1, restarts=1)
+    for family in text_string_to_metric_families(text):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {label for sample in family.samples for label in sample.labels}
         found[name] = (family.type, labels - BESIDES)

@@ -55,7 +55,7 @@ def sent(
     assert body.pop("model") == "theirs"
     if body["messages"] == QUESTION:
         del body["messages"]
-    return body, [*asked.repairs, *changes]
+    return body, [*asked.changes, *changes]
 
 
 def reader(

@@ -31,10 +31,6 @@ class Contestant:
         """Return the processor time of its processes until now."""
         return sum(map(_cpu_seconds, _family(self.pid)))
 
-    def root_cpu_seconds(self) -> float:
-        """Return the processor time of the root of its processes until now."""
-        return _cpu_seconds(self.pid)
-
     def megabytes(self) -> float:
         """Memory of its own: what all its processes hold, shared pages counted once."""
         kilobytes = 0

@@ -73,6 +73,8 @@ class ErrorClass(StrEnum):
     """The reply ended before it was complete."""
     INVALID_REPLY = "invalid_reply"
     """The reply cannot be read, or says nothing."""
+    UNUSABLE_OUTPUT = "unusable_output"
+    """The reply is as it should be, but the model wrote no call of a function in it."""
     CONTEXT_LENGTH = "context_length"
     INVALID_REQUEST = "invalid_request"
     """The request is refused for what it says."""
@@ -288,6 +290,15 @@ class UpstreamFailed(ServiceError):
     code = "bad_gateway"
     retryable = True
     error_class = ErrorClass.INVALID_REPLY
+
+
+class UnusableOutput(UpstreamFailed):
+    """The model wrote what is no call.
+
+    A request can bring that about, so it says nothing about the target.
+    """
+
+    error_class = ErrorClass.UNUSABLE_OUTPUT
 
 
 class EngineLost(UpstreamFailed):

@@ -45,7 +45,7 @@ def head(
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
     changes = attempt.changes(request, attempt.answer.changes)
-    if changes or asked.repairs or request is not asked or asked.preferences.dropped:
+    if changes or asked.changes or request is not asked:
         headers |= changed(asked, request, model, changes)
     return headers
 
@@ -53,13 +53,11 @@ def head(
 def changed(
     asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
 ) -> dict[str, str]:
-    """Report changes to ``asked``: repairs, what the model changed, and ``changes`` on the way."""
+    """Report changes to ``asked``: by the parser, by the model, and ``changes`` on the way."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
-    if asked.preferences.dropped:
-        changes = [*asked.preferences.dropped, *changes]
-    if asked.repairs:
-        changes = [*asked.repairs, *changes]
+    if asked.changes:
+        changes = [*asked.changes, *changes]
     return {"x-request-changes": _listed(changes)} if changes else {}
 
 

@@ -7,10 +7,10 @@ from limitkit import CountedIn
 from valkeyserver import ValkeyServer
 
 
-@pytest.fixture(scope="session", params=["memory", "processes", "shared"])
+@pytest.fixture(scope="session", params=["memory", "shared"])
 def limits_in(request: pytest.FixtureRequest) -> CountedIn:
-    """Return the place of counts: one process, several of them, or a server of replicas."""
+    """Return the place of counts: this process, or a server of replicas."""
     if request.param != "shared":
-        return "memory" if request.param == "memory" else "processes"
+        return "memory"
     made: ValkeyServer = request.getfixturevalue("valkey")
     return made

@@ -20,6 +20,7 @@ from causerie.access.limits import RateLimiter
 from causerie.access.quota import RateScope, Tokens
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
+from causerie.edge.answers import PlainAnswer
 from causerie.edge.doors import MountedDoor
 from causerie.errors import (
     ContextLengthExceeded,
@@ -33,8 +34,8 @@ from causerie.errors import (
 from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
-from causerie.protocol.events import Batch, BatchSink, Event, TextDelta
+from causerie.protocol.chunk_encoder import CompletionIdentity
+from causerie.protocol.events import Event, TextDelta
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.routing.router import Router
 
@@ -106,13 +107,6 @@ class Accounts:
         pass
 
 
-def begin(headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-    def emit(batch: Batch) -> None:
-        pass
-
-    return emit
-
-
 class Desk:
     """A pipeline whose models have one target each."""
 
@@ -143,9 +137,8 @@ class Desk:
         )
         request = structs.replace(ASK, model=NAMES[0], fallbacks=NAMES[1:] if fallback else ())
         with suppress(ServiceError):
-            await pipeline.answer(
-                DOOR, self.caller, request, CompletionIdentity("c", 1, "r"), begin
-            )
+            identity = CompletionIdentity("c", 1, "r")
+            await pipeline.answer(DOOR, self.caller, request, identity, PlainAnswer())
 
 
 @settings(max_examples=15)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from chatkit import Reply, Unchecked, continued, together, whole_and_cuts
+from grammarkit import fault_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -21,7 +22,7 @@ from causerie.chat.formats.registry import by_name
 from causerie.chat.parser import Parser
 from causerie.chat.schema.certain import CHECKED as MARK
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import CheckedSchema, validate_json
+from causerie.chat.validation import CheckedSchema
 from causerie.chat.watched_documents import WatchedDocuments
 from causerie.engines.base import ModelFacts, Output, Stopped, TextRequest, Token
 from causerie.engines.fake import FakeEngine, FakeScript
@@ -130,7 +131,7 @@ async def test_every_reply_is_valid(
     chat = chat_of(reply, call=call, indent=indent)
     whole = await reply_to(chat, asked(schema, call=call))
     text = whole.calls[0].arguments if call else whole.text
-    assert validate_json(text, Rewriter(schema, "schema").rewrite()) is None
+    assert fault_in(text, Rewriter(schema, "schema").rewrite()) is None
     assert whole.finish == ("tool_calls" if call else "stop")
     assert len(whole.calls) == call
 
@@ -140,10 +141,10 @@ async def test_every_reply_is_valid(
 )
 async def test_a_value_that_breaks_a_rule_is_written_anew(name: str, call: bool) -> None:
     schema, reply = CHECKED[name]
-    assert validate_json(json.dumps(reply), Rewriter(schema, "schema").rewrite()) is not None
+    assert fault_in(json.dumps(reply), Rewriter(schema, "schema").rewrite()) is not None
     whole = await reply_to(chat_of(reply, call=call), asked(schema, call=call))
     text = whole.calls[0].arguments if call else whole.text
-    assert validate_json(text, Rewriter(schema, "schema").rewrite()) is None
+    assert fault_in(text, Rewriter(schema, "schema").rewrite()) is None
     assert whole.finish == ("tool_calls" if call else "stop")
 
 

@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from grammarkit import fault_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.document_watch import BrokenRule, DocumentWatch, Repeat
 from causerie.chat.schema import prepare
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import CheckedSchema, validate_json
+from causerie.chat.validation import CheckedSchema
 
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
 RULES = {
@@ -51,7 +52,7 @@ def test_an_item_repeats_where_the_check_says_that_items_are_equal(
 ) -> None:
     rules, text = RULES[name], json.dumps(value, indent=2 if pretty else None)
     document = watched(f"{text}\n", rules, cuts)
-    fault = validate_json(text, Rewriter(rules, "schema").rewrite())
+    fault = fault_in(text, Rewriter(rules, "schema").rewrite())
     equal = fault is not None and "are equal" in fault
     if fault is None or equal:
         assert (document.fault is not None) == equal

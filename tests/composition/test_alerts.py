@@ -34,7 +34,7 @@ from causerie.alerts.message import AlertKind
 from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.alerting import Alerting
 from causerie.composition.service_conditions import (
-    UsageReports,
+    ImpossibleUsage,
     engine_conditions,
     error_conditions,
     provider_conditions,
@@ -264,7 +264,7 @@ def test_impossible_usage_is_told_for_a_while() -> None:
     state = TargetState("north/m", cast(Target, None), None, breaker)
     target = SimpleNamespace(name="north/m", provider="north")
     settings = cast(Settings, SimpleNamespace(targets=[target]))
-    reports = UsageReports()
+    reports = ImpossibleUsage()
     assert [*reports.look(settings, [state], 0.0)] == []
     state.failures[IMPOSSIBLE_USAGE] += 1
     for now in (10.0, 600.0):

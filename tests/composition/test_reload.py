@@ -165,6 +165,28 @@ def test_a_service_that_others_reach_stays_closed_until_it_listens_elsewhere(
     assert not list(refusals(started, written('keys = "off"')))
 
 
+def test_a_reload_brings_no_own_model_to_several_workers(tmp_path: Path) -> None:
+    """The number of workers stays as it was until the service is started again."""
+    file = tmp_path / "causerie.toml"
+    provider = '[[providers]]\nname = "a"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    provider += '[[aliases]]\nid = "x"\ntargets = [{ provider = "a", model = "m" }]\n'
+
+    def written(workers: int, more: str = "") -> Loaded:
+        file.write_text(f"[server]\nworkers = {workers}\n{provider}{more}")
+        return load(file=file, environ={})
+
+    started = written(2)
+    own = written(1, '[[models]]\nid = "m"\nengine = "fake"\n')
+    [problem] = refusals(started, own)
+    assert problem.key == "models[0]"
+    assert "each of 2 workers would load it" in problem.advice
+    limited = '[aliases.limits]\nconcurrent = 1\n[shared]\nurl = "valkey://127.0.0.1:1/0"\n'
+    [problem] = refusals(started, written(2, limited))
+    assert problem.key == "aliases[0].limits"
+    assert not list(refusals(started, written(3)))
+    assert not list(refusals(written(1), own))
+
+
 async def test_a_secret_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "key.txt"
     secret.write_text("sk-first")

@@ -68,6 +68,21 @@ def test_queries_ask_for_metrics_that_exist() -> None:
     assert names <= exposed().keys()
 
 
+def test_legends_name_labels_of_their_queries() -> None:
+    targets = [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    legends = [(each["expr"], re.findall(r"{{(\w+)}}", each["legendFormat"])) for each in targets]
+    assert any(names for _, names in legends)
+    for query, names in legends:
+        if not names:
+            continue
+        grouped = re.findall(r"by \(([^)]*)\)", query)
+        metrics = re.findall(r"causerie_\w+", query)
+        labels = set(re.findall(r"\w+", ",".join(grouped)))
+        if not grouped and metrics:
+            labels = exposed()[metrics[0]][1]
+        assert set(names) <= labels | {"instance", "job"}, query
+
+
 def test_panels_stand_beside_each_other() -> None:
     """No two overlap, none is wider than the page, and each says what it shows."""
     taken: set[tuple[int, int]] = set()

@@ -685,7 +685,7 @@ def test_unknown_fields_of_every_object_follow_one_rule(body: dict[str, Any], pa
     rules = ParsingRules(router=True, reasoning_object=True)
     request = parse(json.dumps(sent).encode(), rules)
     dropped = request.unlisted.changes if request.unlisted is not None else ()
-    named = [*dropped, *request.preferences.dropped]
+    named = [*dropped, *request.changes]
     assert [re.sub(r"\[\d+\]", "", each) for each in named] == [
         re.sub(r"\[\d+\]", "", f"{place} dropped")
     ]

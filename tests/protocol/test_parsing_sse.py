@@ -45,6 +45,8 @@ def test_what_other_servers_write_is_read() -> None:
     assert decode([b": comment\n\n\ndata: x\n\ndata: last"]) == [b"x", b"last"]
     assert decode([b": ping\n\n"]) == []
     assert decode([b"data: a\rdata: b\r\rdata: c\r\r"]) == [b"a\nb", b"c"]
+    assert decode([b"data: a\rdata: b\n\n", b"data: c\r\n\n"]) == [b"a\nb", b"c"]
+    assert decode([b"data: a\r", b"", b"\ndata: b\r\n\r\n"]) == [b"a\nb"]
 
 
 @given(

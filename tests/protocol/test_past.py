@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -14,16 +15,20 @@ from faultkit import Call, Fault, Reply, upstream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages_rules import check as check_messages_api
+from msgspec import structs
 from servicekit import service_view
 
 from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import render
+from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
-from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
+from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
 from causerie.protocol.parsing.past import NO_RESULT, is_object, needs_mending
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialects import DIALECTS
+from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
 
 USER = {"role": "user", "content": "q"}
@@ -92,7 +97,7 @@ def test_a_turn_that_says_nothing_is_empty(message: dict[str, Any], change: str)
     request = read(USER, message, USER)
     assert request.messages[1].text == ""
     assert request.messages[1].tool_calls == ()
-    assert change in request.repairs
+    assert change in request.changes
     sent: Any = request.document
     assert sent["messages"][1]["content"] == ""
 
@@ -118,7 +123,7 @@ def test_texts_of_other_apis_are_kept() -> None:
 def test_arguments_are_an_object(given: Any, there: str) -> None:
     request = read(USER, calling(call(arguments=given)), result())
     assert request.messages[1].tool_calls[0].arguments == there
-    assert request.repairs == ("messages[1].tool_calls[0].function.arguments repaired",)
+    assert request.changes == ("messages[1].tool_calls[0].function.arguments repaired",)
 
 
 def test_an_id_of_two_turns_becomes_two() -> None:
@@ -130,7 +135,7 @@ def test_an_id_of_two_turns_becomes_two() -> None:
     assert first == "sh:0"
     assert second != first
     assert [one.tool_call_id for one in request.messages if one.role == "tool"] == [first, second]
-    assert request.repairs == (
+    assert request.changes == (
         "messages[4].tool_calls[0].id rewritten", "messages[5].tool_call_id rewritten",
     )  # fmt: skip
 
@@ -161,13 +166,13 @@ def test_results_stand_behind_their_calls_in_their_order() -> None:
     assert shape == [
         ("user", None), ("assistant", None), ("tool", "a"), ("tool", "b"), ("user", None),
     ]  # fmt: skip
-    assert {"messages[1] moved", "messages[4] moved"} <= set(request.repairs)
+    assert {"messages[1] moved", "messages[4] moved"} <= set(request.changes)
 
 
 def test_a_call_without_a_result_has_one() -> None:
     request = read(USER, calling(call("a"), call("b")), result("b"), USER)
     assert [one.content for one in request.messages[2:4]] == [NO_RESULT, "1"]
-    assert request.repairs[0] == "messages[1].tool_calls[0] result added"
+    assert request.changes[0] == "messages[1].tool_calls[0] result added"
 
 
 def test_a_result_without_a_call_has_one() -> None:
@@ -177,7 +182,7 @@ def test_a_result_without_a_call_has_one() -> None:
         ("user", []), ("assistant", ["clock"]), ("tool", []), ("assistant", ["unknown"]),
         ("tool", []), ("user", []),
     ]  # fmt: skip
-    assert request.repairs[:2] == ("messages[1] call added", "messages[2] call added")
+    assert request.changes[:2] == ("messages[1] call added", "messages[2] call added")
 
 
 def test_halves_of_pairs_are_replaced_in_the_past_alone() -> None:
@@ -185,7 +190,7 @@ def test_halves_of_pairs_are_replaced_in_the_past_alone() -> None:
     asked = read(USER, half, {**USER, "content": "\ud83d\ude00 \\ud83d \0"})
     assert asked.messages[1].content == "cut \ufffd"
     assert asked.messages[2].content == "\U0001f600 \\ud83d \0"
-    assert asked.repairs == ("messages[1].content repaired",)
+    assert asked.changes == ("messages[1].content repaired",)
     written = calling(call(arguments='{"a":"\udc00"}'))
     call_made = read(USER, written, result(content="\udfff")).messages[1].tool_calls[0]
     assert call_made.arguments == '{"a":"\ufffd"}'
@@ -234,7 +239,7 @@ def test_names_of_tool_servers_are_mapped_and_back() -> None:
     assert [request.function_names.get(name, name) for name in ours] == NAMES
     assert request.tool_choice.allowed == tuple(ours[:3])
     assert request.messages[1].tool_calls[0].name == ours[2]
-    assert f"tools[2].function.name->{ours[2]}" in request.repairs
+    assert f"tools[2].function.name->{ours[2]}" in request.changes
     sent: Any = json.loads(outgoing(request, DIALECTS["causerie"], "m").body)
     assert [tool["function"]["name"] for tool in sent["tools"]] == ours
     allowed = sent["tool_choice"]["allowed_tools"]["tools"]
@@ -246,7 +251,7 @@ def test_names_of_tool_servers_are_mapped_and_back() -> None:
 def test_an_ordinary_history_is_not_touched() -> None:
     messages = [USER, calling(call(), content=""), result(), {"role": "assistant", "content": "x"}]
     request = read(*messages, USER, tools=TOOLS[:2])
-    assert (request.repairs, request.function_names) == ((), {})
+    assert (request.changes, request.function_names) == ((), {})
     assert request.document["messages"] == [*messages, USER]
 
 
@@ -345,7 +350,7 @@ def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool
     sent: Any = request.document
     assert not needs_mending(request.messages, sent["messages"])
     again = parse(msgspec.json.encode({**sent, "model": "m"}), ParsingRules())
-    assert not again.repairs
+    assert not again.changes
     assert [*map(fields_of, again.messages)] == [*map(fields_of, request.messages)]
     further = parse(
         body_of([*messages, {"role": "assistant", "content": "x"}, USER]), ParsingRules()
@@ -371,6 +376,57 @@ def test_any_history_is_taken_by_every_provider(messages: list[Any], tools: bool
         if name == "openai":
             ids = [one["id"] for each in out["messages"] for one in each.get("tool_calls") or ()]
             assert all(len(one) <= 40 for one in ids)
+
+
+CONTEXT = ResponseContext(CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f")
+ENDS = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "odd", None])
+usable_calls = st.builds(
+    call, identifiers, st.sampled_from(NAMES), st.sampled_from(['{"a": 1}', "{}", "", "null"])
+)
+said_messages = answers | st.builds(
+    lambda made, content: calling(*made, content=content),
+    st.lists(usable_calls, min_size=1, max_size=3),
+    odd_text | st.none(),
+)
+
+
+def with_names(message: Any, request: ChatRequest) -> Any:
+    """Return a provider's message with the names that it was given for functions."""
+    names = dict(zip(NAMES, (tool.name for tool in request.tools), strict=True))
+    text = json.dumps(message)
+    for name in sorted(NAMES, key=len, reverse=True):
+        text = text.replace(json.dumps(name), json.dumps(names[name]))
+    return json.loads(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(said_messages, ENDS), min_size=1, max_size=4))
+def test_whatever_was_given_is_accepted_when_it_comes_back(
+    said: list[tuple[Any, str | None]],
+) -> None:
+    """No reply, whatever a provider makes of it, puts anything into a history that needs repair."""
+    history: list[Any] = [USER]
+    for message, end in said:
+        request = parse(body_of(history, tools=TOOLS), ParsingRules())
+        choice = {"index": 0, "message": with_names(message, request), "finish_reason": end}
+        reader = Incoming(request, DIALECTS["generic"], separators=Separation())
+        try:
+            events = reader.whole(json.dumps({"choices": [choice]}).encode())
+        except ServiceError:
+            continue
+        context = structs.replace(CONTEXT, function_names=request.function_names)
+        given = json.loads(msgspec.json.encode(context.completion(events).choices[0].message))
+        ids = [each["id"] for each in given.get("tool_calls") or ()]
+        history += [given, *map(result, ids), USER]
+    request = parse(body_of(history, tools=TOOLS), ParsingRules(reject_unknown=True))
+    names = re.compile(r"tools\[\d+\]\.function\.name->.*")
+    cut = re.compile(r"messages\[\d+\]\.tool_calls\[\d+\]\.function\.arguments repaired")
+    repairs = [each for each in request.changes if not names.fullmatch(each)]
+    if {end for _, end in said} & {"length", "content_filter"}:
+        repairs = [each for each in repairs if not cut.fullmatch(each)]
+    assert repairs == []
+    for dialect in DIALECTS.values():
+        outgoing(request, dialect, "m")
 
 
 TEMPLATES = sorted((Path(__file__).parents[1] / "templates").glob("*.jinja"))
@@ -443,3 +499,27 @@ async def test_repairs_are_told_also_where_the_provider_fails(tmp_path: Path) ->
         status, headers, _ = await there.ask("/gateway/v1", "fast", messages=past)
         assert status != 200
         assert headers["x-request-changes"] == "messages[1].content emptied"
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "assistant", "content": None},
+        {"role": "tool", "content": "x"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 20},
+        {"role": "assistant", "content": ["x"] * 60},
+    ],
+    ids=["null", "results", "calls", "parts"],
+)
+def test_a_long_history_is_not_mended_in_the_event_loop(turn: dict[str, Any]) -> None:
+    """What is mended there is at most 32 KB."""
+    size, rules = len(json.dumps(turn)), ParsingRules()
+    few, many = (body_of([USER, *[turn] * (most // size), USER]) for most in (30_000, 36_000))
+    assert parse_at_once(few, rules) == parse(few, rules)
+    assert parse_at_once(many, rules) is None
+    assert parse(many, rules).large
+
+
+def test_plain_text_is_read_in_the_event_loop() -> None:
+    body = body_of([USER] * 3_000)
+    assert parse_at_once(body, ParsingRules()) == parse(body, ParsingRules())

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from providerkit import chunk, reader
 
+from causerie.edge import answers
+from causerie.edge.answers import PlainAnswer
 from causerie.errors import UpstreamFailed
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.protocol.events import (
@@ -23,7 +25,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.portions import PORTION, in_portions, is_large
+from causerie.protocol.portions import PORTION, in_portions, is_large, joined
 from causerie.providers.stream import BodyStream, BufferedBody
 
 _CONTEXT = ResponseContext(CompletionIdentity("c", 0, "r"), "m", "f", router_names=True)
@@ -71,3 +73,38 @@ async def test_a_large_event_keeps_its_place() -> None:
             assert not is_large(batch)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "".join(said)
     assert batches > len(said)
+
+
+def test_many_short_events_are_large() -> None:
+    events = [TextDelta("x", (), number % 2) for number in range(10_000)]
+    assert is_large(events)
+    assert max(map(len, in_portions(events))) < 5_000
+
+
+def test_events_that_cannot_be_joined_are_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+
+    def noting(events: Batch) -> list[Event]:
+        looked.append(len(events))
+        return joined(events)
+
+    monkeypatch.setattr(answers, "joined", noting)
+    answer = PlainAnswer()
+    take = answer.begin({}, _CONTEXT)
+    said = [TextDelta(f"{number} ", (), number % 2) for number in range(50_000)]
+    for start in range(0, len(said), 100):
+        take(said[start : start + 100])
+    assert sum(looked) < 51_000
+    assert max(looked) < 5_000
+    assert _answer(answer._events) == _answer(said)
+
+
+def test_events_are_joined_across_batches() -> None:
+    answer = PlainAnswer()
+    take = answer.begin({}, _CONTEXT)
+    for _ in range(20_000):
+        take((TextDelta("x"),))
+    assert len(answer._events) < 5_000
+    assert "".join(e.text for e in answer._events if isinstance(e, TextDelta)) == "x" * 20_000

@@ -13,6 +13,8 @@ from providerkit import chunk, read, reader
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, Finished, ToolCallDelta, ToolCallStarted
+from causerie.providers import calls
+from causerie.providers.calls import _parsed
 
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
@@ -84,6 +86,13 @@ def test_a_name_in_pieces_or_said_again(
     else:
         pieces[-1]["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = LIMA
     assert streamed(*pieces) == [("look_up", LIMA)]
+
+
+def test_a_name_whose_halves_are_the_same() -> None:
+    tools = [{"type": "function", "function": {"name": "gogo", "parameters": {"type": "object"}}}]
+    pieces = [piece(index=0, name="go"), piece(index=0, name="go", arguments="{}")]
+    found, _ = made(read(reader(tools=tools), *pieces, chunk("tool_calls")))
+    assert found == [("gogo", "{}")]
 
 
 def test_a_name_that_is_whole_goes_out_at_once() -> None:
@@ -253,3 +262,38 @@ def merged(heads: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
     both = [each["choices"][0]["delta"]["tool_calls"][0] for each in heads]
     assert len(both) == len(names)
     return chunk(tool_calls=both)
+
+
+def _numbered(count: int) -> list[dict[str, Any]]:
+    return [
+        {"function": {"name": "look", "arguments": json.dumps({"at": number})}}
+        for number in range(count)
+    ]
+
+
+def test_the_arguments_of_a_call_are_compared_by_what_was_kept_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arguments are long, and messages that repeat them may be many."""
+    parsed: list[int] = []
+
+    def noting(*texts: str) -> object:
+        parsed.append(sum(map(len, texts)))
+        return _parsed(*texts)
+
+    monkeypatch.setattr(calls, "_parsed", noting)
+    long = json.dumps({"place": "x" * 100_000})
+    other = {"function": {"name": "clock", "arguments": '{"zone": 1}'}}
+    message = {"choices": [{"message": {"tool_calls": [other]}, "finish_reason": None}]}
+    said = read(reader(tools=TOOLS), piece(name="look", arguments=long), *[message] * 500,
+                chunk("tool_calls"))  # fmt: skip
+    assert made(said)[0] == [("look", long), ("clock", '{"zone": 1}')]
+    assert sum(parsed) < 2 * len(long)
+
+
+def test_repetitions_of_many_calls_are_bounded() -> None:
+    first = {"choices": [{"message": {"tool_calls": _numbered(1_000)}, "finish_reason": None}]}
+    assert len(made(read(reader(tools=TOOLS), *[first] * 20, chunk("tool_calls")))[0]) == 1_000
+    empty = {"choices": [{"message": {"tool_calls": [{}]}, "finish_reason": None}]}
+    with pytest.raises(UpstreamFailed, match="too often"):
+        read(reader(tools=TOOLS), first, *[empty] * 1_000)

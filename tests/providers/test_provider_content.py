@@ -19,7 +19,9 @@ from providerkit import chunk, joined, read, reader, request
 from causerie.errors import UpstreamFailed
 from causerie.protocol import portions
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.providers import answer
 from causerie.providers.dialects import GENERIC
+from causerie.providers.echo import Echo
 from causerie.providers.finish import WORDS
 from causerie.providers.provider import Provider
 from causerie.providers.stream import BodyStream, BufferedBody
@@ -119,7 +121,7 @@ def test_no_word_has_two_meanings() -> None:
 )
 def test_every_listed_word(word: str, meaning: str) -> None:
     for written in (word, word.upper(), word.replace("_", "-")):
-        if meaning == "failed":
+        if meaning in ("failed", "unusable"):
             for sent in ([chunk(written)], [chunk(content="Hi"), chunk(written)]):
                 with pytest.raises(UpstreamFailed):
                     said(*sent)
@@ -355,3 +357,29 @@ def test_joined_events_say_the_same() -> None:
     events = read(reader(), chunk(reasoning="a"), chunk(reasoning="b"), chunk(content="c"),
                   chunk(content="d"), chunk("stop"))  # fmt: skip
     assert portions.joined(events) == joined(events)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"message": {"content": "<think>x"}},
+        {"message": {"content": "x", "reasoning": "x"}},
+        {"delta": {"content": "y", "reasoning": "x"}},
+    ],
+    ids=["tags", "message", "behind text"],
+)
+def test_reasoning_is_compared_with_later_text_within_bounds(
+    later: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each comparison reads all reasoning, and pieces of text are many."""
+    compared: list[int] = []
+
+    class Noting(Echo):
+        def __init__(self, text: str) -> None:
+            compared.append(len(text))
+            super().__init__(text)
+
+    monkeypatch.setattr(answer, "Echo", Noting)
+    events = [{"choices": [{"index": 0, **later}]}] * 300
+    read(reader(), chunk(reasoning="r" * 500_000), *events, chunk("stop", content="z"))
+    assert sum(compared) < 17_000_000

@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from providerkit import QUESTION, F, chunk, fed, in_order, joined, read, reader
 
 from causerie.chat.separation import Separation
-from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import ErrorClass, InvalidRequest, Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -752,6 +752,57 @@ def test_half_a_character_does_not_cost_the_text(text: str, told: str) -> None:
     assert joined(whole[:-1]) == [TextDelta(told), Finished("stop")]
 
 
+def test_half_a_character_of_reasoning_is_told_before_the_answer() -> None:
+    got = said(chunk(reasoning_content="a\ud83d"), chunk(content="Hi"), chunk("stop"))
+    assert got == [ReasoningDelta("a\ufffd"), *STOP]
+
+
+def test_choices_that_nobody_asked_for_are_left_out() -> None:
+    """Their text is not more of the answer, and their end is not its end."""
+    more = {"index": 1, "delta": {"content": "Ho"}, "finish_reason": "length"}
+    assert said(chunk(content="H"), {"choices": [more]}, chunk("stop", content="i")) == STOP
+    whole = [
+        {"index": index, "message": {"content": text}, "finish_reason": "stop"}
+        for index, text in enumerate(("Hi", "Ho", "Hu"))
+    ]
+    body = json.dumps({"choices": whole}).encode()
+    assert joined(reader().whole(body)[:-1]) == STOP
+    two = joined(reader(n=2).whole(body)[:-1])
+    assert [event for event in two if isinstance(event, TextDelta)] == [
+        TextDelta("Hi"),
+        TextDelta("Ho", (), 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [call(id="a", name="f", arguments='{"a":'), chunk("stop")],
+        [call(id="a", name="f", arguments="[1]"), chunk("tool_calls")],
+        [call(id="a", name="unknown", arguments="{}"), chunk("tool_calls")],
+        [chunk("MALFORMED_FUNCTION_CALL")],
+    ],
+)
+def test_a_call_that_is_none_is_the_models_doing(chunks: list[dict[str, Any]]) -> None:
+    """So the request goes to another target, and this one stays as it was for others."""
+    with pytest.raises(UpstreamFailed) as failure:
+        read(reader(), *chunks)
+    assert failure.value.error_class is ErrorClass.UNUSABLE_OUTPUT
+
+
+@pytest.mark.parametrize("end", ["", "data: [DONE]\n", "data: [DONE]\n\n"])
+def test_events_without_empty_lines_between_them(end: str) -> None:
+    lines = "".join(
+        f"data: {json.dumps(each)}\n"
+        for each in (chunk(content="H"), chunk(content="i"), chunk("stop"))
+    )
+    decoder, got, events = EventDecoder(values=True), reader(), list[Event]()
+    got.feed(decoder.feed(f"{lines}{end}".encode()), events)
+    got.feed(decoder.close(), events)
+    got.finish(events)
+    assert joined(events[:-1]) == STOP
+
+
 @pytest.mark.parametrize("nothing", ["[]", "null", '{"foo": 1}', '{"type": {}}', "{}"])
 def test_what_says_nothing_is_a_sign_of_life(nothing: str) -> None:
     assert said(nothing, chunk(content="H"), nothing, chunk("stop", content="i"), nothing) == STOP
@@ -859,6 +910,7 @@ MESSAGES = st.fixed_dictionaries(
 def test_a_stream_says_what_the_plain_reply_says(
     message: dict[str, Any], finish: str, data: st.DataObject
 ) -> None:
+    assume(finish != "tool_calls" or message["tool_calls"])  # else it may be no reply
     body = {"choices": [{"message": message, "finish_reason": finish}], "usage": USAGE}
     whole = reader().whole(json.dumps(body).encode())
     streamed = read(reader(), *deltas(message, data), chunk(finish), LAST)

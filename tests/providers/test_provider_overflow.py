@@ -132,6 +132,13 @@ def test_other_errors_are_no_overflow(words: str) -> None:
     assert overflow({"message": words}) is None
 
 
+def test_words_in_a_list_of_errors() -> None:
+    words = "The estimated number of input tokens (30000) exceeded this model context window limit."
+    body = {"success": False, "result": None, "errors": [{"code": 5021, "message": words}]}
+    error = refusal(400, {}, json.dumps(body).encode(), GENERIC)
+    assert error.code == "context_length_exceeded"
+
+
 @pytest.mark.parametrize(
     "code",
     ["context_length_exceeded", "exceed_context_size_error", "model_max_prompt_tokens_exceeded"],

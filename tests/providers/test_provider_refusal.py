@@ -332,3 +332,23 @@ def test_every_refusal_is_an_error_of_ours(status: int, body: bytes, wait: str) 
     failure = refusal(status, {"retry-after": wait}, body, GENERIC)
     assert 400 <= failure.status < 600
     assert failure.metadata["upstream_status"] == status
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=5,
+)
+_FIELDS = ("message", "type", "code", "param", "status", "detail", "details", "metadata", "n_ctx")
+
+
+@given(
+    st.sampled_from([307, 400, 401, 403, 404, 413, 422, 429, 500, 503, 529]),
+    st.dictionaries(st.sampled_from(_FIELDS), _VALUES),
+)
+@example(503, {"type": ["overloaded"]})
+@settings(deadline=None)
+def test_an_error_may_have_values_of_any_type(status: int, error: dict[str, Any]) -> None:
+    assert refused(status, error).metadata["upstream_status"] == status
+    for started in (False, True):
+        assert "upstream_status" in failure_in_reply(error, started=started).metadata

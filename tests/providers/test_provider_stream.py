@@ -86,3 +86,10 @@ async def test_a_reply_that_breaks_off_says_what_came_and_fails() -> None:
     with pytest.raises(UpstreamFailed, match="broke the connection off") as failure:
         await anext(broken)
     assert isinstance(failure.value.__cause__, TransportFailed)
+
+
+async def test_a_burst_of_small_events_is_read_in_small_turns() -> None:
+    event = b"data: " + BEGUN + b"\n\n"
+    batches = [batch async for batch in stream(event * 5_000 + b"data: " + ENDED + b"\n\n")]
+    assert sum(map(len, batches)) == 5_003  # each, the last one, its end, and usage
+    assert max(map(len, batches)) <= 16 * 1024 // len(event) + 3

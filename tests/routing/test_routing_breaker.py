@@ -30,6 +30,7 @@ from causerie.errors import (
     InvalidRequest,
     Overloaded,
     ServiceError,
+    UnusableOutput,
     UpstreamFailed,
 )
 from causerie.protocol.candidate import TokenBounds
@@ -284,6 +285,18 @@ async def test_what_a_target_rejects_of_everybody_puts_it_behind_others(cause: E
         assert status.reason == cause.value
         await told(way, 2)
         assert len(bad.asked) == THRESHOLD
+
+
+async def test_a_call_that_is_none_takes_a_target_from_nobody() -> None:
+    """A client brings it about with a stop sequence, and has others served at their usual place."""
+    first = Scripted([UnusableOutput("The provider broke its reply off amid a call.")])
+    way = router(first, Scripted(REPLY))
+    for _ in range(2 * THRESHOLD):
+        assert (await told(way, 2))[-1] == Usage(PROMPT, 7)
+    [status, _] = way.status()
+    assert (status.state, status.failures) == ("up", 0)
+    assert status.failed == {ErrorClass.UNUSABLE_OUTPUT.value: 2 * THRESHOLD}
+    assert len(first.asked) == 2 * THRESHOLD
 
 
 async def test_one_request_a_minute_tries_a_rejecting_target() -> None:

@@ -37,7 +37,7 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Thinking
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.context import RetryBudget
-from causerie.routing.continuation import MANY, Passed, added
+from causerie.routing.continuation import LONG, MANY, Passed, added
 
 
 def put_together(events: Sequence[Event]) -> list[Event]:
@@ -297,3 +297,12 @@ async def test_beginning_anew_is_one_of_the_attempts() -> None:
     with pytest.raises(UpstreamFailed, match="It broke"):
         await told(way, 2, HIDDEN)
     assert way.status()[0].in_flight == 0
+
+
+async def test_no_more_events_are_kept_as_they_came_than_are_soon_put_together() -> None:
+    said = [TextDelta("x")] * (LONG + 1)
+    first = Scripted([*REPLY])
+    async with begun(router(first).generate(in_turn(1), ASK)) as execution:
+        for _ in range(2 * MANY):
+            execution._pass_on(lambda _: None, said)
+            assert sum(map(len, execution._passed.batches)) <= MANY * LONG

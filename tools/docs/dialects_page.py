@@ -110,11 +110,18 @@ model, a request with an address goes to one that may have it; where none may, i
 
 ## Replies
 
-Read the same way from every server, and by content: one JSON value or a stream, whatever the label
-says. Comments, events with another name than `message` or `error`, `null`, and objects that say
-nothing are signs of life. A body that is compressed although none was asked for (gzip, deflate, br,
-zstd) is decoded, up to 200 times its size. A streamed reply has at most `max_reply_bytes`
-([configuration](configuration.md)); a longer one breaks off.
+The service reads replies the same way from every server, and by content: one JSON value or a
+stream, whatever the label says. Comments, events with another name than `message` or `error`,
+`null`, and objects that say nothing are signs of life. A body that is compressed although none was
+asked for (gzip, deflate, br, zstd) is decoded, up to 200 times its size. A longer streamed reply
+than `max_reply_bytes` (64 MiB by default) breaks off:
+
+```toml
+[[providers]]
+name = "north"
+base_url = "https://api.example.org/v1"
+max_reply_bytes = 8_388_608
+```
 
 - **Reasoning** is taken from `reasoning_content`, `reasoning`, `reasoning_details` or parts of the
   content. What is said again is said once: a whole `message` behind its pieces, reasoning behind

@@ -23,8 +23,8 @@ _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a mi
 class Lease(Struct, kw_only=True):
     """Failures that leave its block say how limits stand, too.
 
-    A refusal before the request has ``reached`` a target gives back all that was taken, requests
-    too. ``spared`` says of a later failure whether the request will count elsewhere instead.
+    A refusal before the request has ``reached`` a target releases everything, the request too.
+    ``spared`` tells whether a later failure releases it as well, because it counts elsewhere.
     """
 
     used: Usage = _NOTHING
@@ -49,7 +49,7 @@ class Lease(Struct, kw_only=True):
             failure.headers = headers | failure.headers
 
     def _release_used(self) -> None:
-        """Count what was generated, with what was taken back: it took the engine as long."""
+        """Count generated tokens, including discarded ones, which take the engine as long."""
         used = self.used
         self.release(used.prompt, used.completion + used.discarded)
 

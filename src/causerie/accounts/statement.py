@@ -16,8 +16,7 @@ from causerie.accounts.keys import Purpose
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.usage import RecordFilter, UsageReader
 from causerie.errors import NotFound
-from causerie.metering.ledger import UsageRecord
-from causerie.metering.meter import CLIENT_GONE
+from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.protocol.key_statements import (
     CreditsStatement,
     FreeRequests,

@@ -42,8 +42,8 @@ async def without_faults(
 ) -> AsyncIterator[AsyncIterator[Output]]:
     """Yield the outputs as if of one run; ``documents`` has read all before it.
 
-    ``discard`` takes how many tokens were taken back since its last call. Iteration raises
-    :class:`ConstraintNotKept` where nothing else was found.
+    ``discard`` is called with the number of tokens that were taken back since its last call.
+    Iteration raises :class:`ConstraintNotKept` if the model found no other reply.
     """
     run = _Backtracking(engine, request, documents, discard)
     async with aclosing(run.outputs()) as outputs:
@@ -77,13 +77,13 @@ class _Backtracking:
     _documents: WatchedDocuments
     _discard: Callable[[int], None]
     _copies: list[WatchedDocuments] = field(init=False, default_factory=list)
-    """Of the reader, after ever more tokens; the first one precedes all that may be taken back."""
+    """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
     _turns: Turns = field(init=False, default_factory=Turns)
     _tokens: list[Token] = field(init=False, default_factory=list)
     _generated: int = field(init=False, default=0)
-    """Tokens that the engine has generated, with those that were taken back."""
+    """Tokens that the engine has generated, including those that were taken back."""
     _discarded: int = field(init=False, default=0)
-    """Tokens that were taken back, as far as this has been reported."""
+    """Tokens that have been reported to ``discard``."""
     _given: int = field(init=False, default=0)
     _stopped: Stopped | None = field(init=False, default=None)
     _unreported: int = field(init=False, default=0)

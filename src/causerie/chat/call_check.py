@@ -16,7 +16,7 @@ from functools import lru_cache
 import msgspec
 import structlog
 
-from causerie.chat.schema.compiled import TooMuchWork, Work
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.errors import InvalidRequest
@@ -56,7 +56,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
     try:
         broken = rules.fault(value, Work(MOST_STEPS))
         return "schema_mismatch" if broken else "fine"
-    except TooMuchWork:
+    except WorkExceeded:
         return "unchecked"
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 
 from causerie.chat.growing_text import GrowingList, GrowingSet, GrowingText
 from causerie.chat.schema.certain import Certain, certain
-from causerie.chat.schema.compiled import TooMuchWork, Work
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.distinct import Applicable, applicable
 from causerie.chat.schema.refusal import step
 from causerie.chat.schema.values import canonical
@@ -93,7 +93,7 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check of a complete value that takes too long for the event loop."""
+    """The check of one complete value, which may be too long for the event loop."""
 
     schema: CheckedSchema
     value: object
@@ -265,7 +265,7 @@ class DocumentWatch:
             check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
             try:
                 fault = self._within(AT_ONCE, check)
-            except TooMuchWork:
+            except WorkExceeded:
                 self._waiting.append(check)
                 continue
             if fault is not None:
@@ -289,12 +289,12 @@ class DocumentWatch:
         return bool(self._waiting)
 
     def catch_up(self) -> None:
-        """Check what took too long while it was read; what takes longer still is passed over."""
+        """Do the checks that took too long while the text was read; give up longer ones."""
         waiting, self._waiting = self._waiting, []
         for check in waiting:
             if self.fault is not None:
                 return
-            with suppress(TooMuchWork):  # the last check says so
+            with suppress(WorkExceeded):  # the last check says so
                 self.fault = self._within(MOST_STEPS, check)
 
     def _compare(self, container: _Container, item: object) -> None:

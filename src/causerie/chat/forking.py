@@ -1,7 +1,7 @@
 """Copies of readers, so that two of them can go on from the same place in a text.
 
-A copy costs what the reader's own state is large, not what it has read: texts, constants and
-schemas are shared.
+Copying takes time in proportion to the reader's own state, not to what it has read: texts,
+constants and schemas are shared.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.encoding import spells
 from causerie.chat.schema import check_size, prepare
-from causerie.chat.schema.compiled import TooMuchWork, Work
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import without_endless
 from causerie.chat.schema.keywords import ignored_sibling
 from causerie.chat.schema.refusal import of_function, unsupported
@@ -51,7 +51,7 @@ class Functions:
             return False
         try:
             return schema.fault_of_text(arguments, Work(AT_ONCE)) is None
-        except TooMuchWork:
+        except WorkExceeded:
             return True
 
 

@@ -1,7 +1,7 @@
-"""Things that only grow, and whose copies share what is there: a list, a set, a text in pieces.
+"""A list, a set and a text that only grow, and whose copies share their content.
 
-A copy takes the same time however much there is. Whichever copy is added to first goes on with the
-common part; the others take their own when they are added to.
+Copying takes constant time. The first copy that is added to keeps the shared content; another one
+copies it when it is added to.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The constraint has enforced all of it while tokens were drawn; this is the
 second pair of eyes, with a reader of its own. Work is counted, so no schema
-and no pattern holds up the service: what takes longer than a turn of the event
-loop is done beside it, and what takes longer than :data:`MOST_STEPS` has no verdict.
+and no pattern holds up the service: a check that is too long for the event loop
+runs in a thread, and one of more than :data:`MOST_STEPS` is given up.
 Knows the request's output formats; knows nothing of engines.
 """
 
@@ -23,8 +23,8 @@ from causerie.chat.schema import regex
 from causerie.chat.schema.compiled import (
     HEADER,
     CompiledPatterns,
-    TooMuchWork,
     Work,
+    WorkExceeded,
     follows,
     matcher_of,
 )
@@ -78,7 +78,7 @@ class CheckedSchema:
         return CheckedSchema(rules, self.patterns)
 
     def fault(self, value: object, work: Work) -> Fault | None:
-        """Return what a decoded document breaks; raise :class:`TooMuchWork` if that is unknown."""
+        """Return what a decoded document breaks; raise :class:`WorkExceeded` if that is unknown."""
         definitions = self.rules.get("$defs")
         known = definitions if isinstance(definitions, Mapping) else {}
         try:
@@ -86,11 +86,11 @@ class CheckedSchema:
         except _Wrong as wrong:
             return Fault(str(wrong), wrong.pointer or "#")
         except RecursionError:
-            raise TooMuchWork from None
+            raise WorkExceeded from None
         return None
 
     def fault_of_text(self, text: str, work: Work) -> str | None:
-        """Return the same of the text of a document, as a sentence."""
+        """Return what the text of a document breaks, as a sentence; raise as :meth:`fault`."""
         try:
             value = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -100,14 +100,14 @@ class CheckedSchema:
 
 
 async def decided(check: Callable[[Work], _T], characters: int) -> _T:
-    """Return what a check says of texts of that length, made beside the event loop if it is long.
+    """Return the result of a check of so many characters; a long check runs in a thread.
 
-    Raises :class:`TooMuchWork` if it is longer still.
+    Raises :class:`WorkExceeded` if it takes more than :data:`MOST_STEPS`.
     """
     if characters <= _LARGE:
         try:
             return check(Work(AT_ONCE))
-        except TooMuchWork:
+        except WorkExceeded:
             pass
     return await offload(check, Work(MOST_STEPS))
 
@@ -142,11 +142,6 @@ def following(values: Iterable[object], schema: Mapping[str, object]) -> list[ob
     """Those of some values that follow a schema that refers to nothing."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
-
-
-def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
-    """Return what breaks ``schema`` (rewritten, see :class:`Rewriter`), or ``None``."""
-    return CheckedSchema(schema).fault_of_text(text, Work(MOST_STEPS))
 
 
 def _refuse_constant(name: str) -> object:

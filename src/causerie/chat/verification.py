@@ -18,7 +18,7 @@ import structlog
 from msgspec import structs
 
 from causerie.chat.generation import Generation
-from causerie.chat.schema.compiled import TooMuchWork, Work
+from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.validation import CheckedSchema, decided, validate
 from causerie.errors import InternalError
 from causerie.protocol.events import (
@@ -72,7 +72,7 @@ class _Choice:
     def fault(self, enforced: Enforced, work: Work, *, whole: bool) -> str | None:
         """Return which rule the choice breaks; it may be cut anywhere unless it is ``whole``.
 
-        Raises :class:`TooMuchWork` where that is unknown.
+        Raises :class:`WorkExceeded` where that is unknown.
         """
         said = "".join(self.text)
         if enforced.call_required and (said.strip() or (whole and not self.calls)):
@@ -135,7 +135,7 @@ async def verified(
                         check = partial(choice.fault, enforced, whole=whole)
                     try:
                         fault = await decided(check, choice.characters)
-                    except TooMuchWork:
+                    except WorkExceeded:
                         log.warning("reply not verified", choice=event.choice)
                         unverified = structs.replace(event, verified=False)
                         batch = [*batch[:at], unverified, *batch[at + 1 :]]

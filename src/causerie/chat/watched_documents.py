@@ -75,7 +75,7 @@ class WatchedDocuments:
         return self._document is not None and self._document.is_behind
 
     def catch_up(self) -> None:
-        """Check what took too long while it was read. It may take a second."""
+        """Do the checks that took too long while the text was read. They may take a second."""
         if self._document is not None:
             self._document.catch_up()
 

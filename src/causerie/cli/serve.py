@@ -54,7 +54,7 @@ Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at th
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
 Workers = Annotated[
     str | None,
-    typer.Option("--workers", help="Processes that answer for providers; `auto`: one per core."),
+    typer.Option("--workers", help="Worker processes; `auto`: one for each core."),
 ]
 GpuLayers = Annotated[
     int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
@@ -116,16 +116,26 @@ def serve_until_stopped(read: ReadWith) -> None:
     from rich.console import Console
 
     from causerie.cli.announcement import ConsoleAnnouncer
-    from causerie.composition.app import run_service
+    from causerie.composition.app import run_service, run_worker
+    from causerie.composition.supervisor import supervise
     from causerie.composition.validated import checked
+    from causerie.composition.worker_place import own_place
     from causerie.logging.setup import configure
     from causerie.logging.stderr import heedless
+    from causerie.settings.workers import worker_count
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        run_on_loop(run_service(loaded, _with_settings_errors(read), announcer))
+        place, again = own_place(), _with_settings_errors(read)
+        if place is not None:
+            run_on_loop(run_worker(loaded, again, place))
+        elif worker_count(loaded.settings.server) > 1:
+            arguments = sys.argv[1:]
+            run_on_loop(supervise(loaded, arguments, announcer, announcer.first_link))
+        else:
+            run_on_loop(run_service(loaded, again, announcer))
 
 
 def read_settings(

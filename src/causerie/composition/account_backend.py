@@ -30,6 +30,7 @@ from causerie.accounts.statement import Statements
 from causerie.accounts.watching import Watching
 from causerie.composition.account_conditions import AccountConditions
 from causerie.composition.startup import CannotStart
+from causerie.composition.worker_place import WorkerPlace
 from causerie.edge.ownership import owned
 from causerie.errors import StoreUnavailable
 from causerie.metering.ledger import Ledger
@@ -68,13 +69,14 @@ async def account_backend(
     store: StoreSettings,
     secret_keys: Sequence[str] = (),
     shared_budgets: SharedBudgetStore | None = None,
+    place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountBackend]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
 
-    ``secret_keys`` encrypt secrets of people; without any there is a file with
-    one. ``shared_budgets`` is where replicas hold budgets, if they do. Raises
-    :class:`CannotStart` where the database or the folder cannot be used, or what
-    is encrypted cannot be read.
+    ``secret_keys`` encrypt secrets of people; without any there is a file with one. Replicas hold
+    budgets in ``shared_budgets``. ``place`` is that of this process among workers. Raises
+    :class:`CannotStart` where the database or the folder cannot be used, or what is encrypted
+    cannot be read.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
@@ -82,7 +84,8 @@ async def account_backend(
         cipher = await sealed(database, store, secret_keys)
         sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
         key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
-        write_ahead_log = _write_ahead_log(store)
+        number, count = (1, 1) if place is None else (place.number, place.count)
+        write_ahead_log = _write_ahead_log(store, number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
@@ -90,6 +93,8 @@ async def account_backend(
         recorder = Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
+            if number == 1:
+                await _take_over_journals(database, store, count)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
@@ -103,15 +108,9 @@ async def account_backend(
         conditions = AccountConditions(
             SqlAlertBook(database), Watching(sql, accounts.usage, _clock), _clock
         )
+        results = SqlProbeResults(database)
         yield AccountBackend(
-            accounts,
-            key_cache,
-            bookkeeping,
-            free_days,
-            statements,
-            _clock,
-            conditions,
-            SqlProbeResults(database),
+            accounts, key_cache, bookkeeping, free_days, statements, _clock, conditions, results
         )
 
 
@@ -134,8 +133,8 @@ async def entries_of(
 ) -> AsyncIterator[Entries]:
     """Entries of the configuration alone, also alongside a service that runs.
 
-    Leaving closes the database. Raises :class:`CannotStart`; unless they are to be ``complete``,
-    not for an entry whose credential no key opens, so that it can be given anew.
+    Leaving closes the database. Raises :class:`CannotStart`. An entry whose credential cannot be
+    decrypted is an error only if they must be ``complete``; otherwise it can be replaced.
     """
     database = await opened(store)
     try:
@@ -186,7 +185,8 @@ async def sealed(
 ) -> Cipher:
     """The keys of the database, with everything encrypted by the first of them.
 
-    Raises :class:`CannotStart`; for credentials of entries that no key opens, if all are needed.
+    Raises :class:`CannotStart`. A credential of an entry that cannot be decrypted is an error only
+    if all must be ``complete``.
     """
     try:
         made = not secret_keys and not _key_file(store).exists()
@@ -241,10 +241,28 @@ def _unusable(failure: Exception) -> CannotStart:
     return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
 
 
-def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
+async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
+    """Write what workers have left in their journals whose numbers are not used any more."""
+    for number in _numbers(_journal_folder(store)):
+        if number > workers and (left := _write_ahead_log(store, number)) is not None:
+            async with Ledger(SqlUsage(database), left):
+                pass
+            left.close()
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal())
+
+
+def _journal_folder(store: StoreSettings) -> Path:
+    return Path(store.folder or ".") / "journal"
+
+
+def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | None:
+    """Return the journal of a worker; the first one's is that of a service of one process."""
     if store.journal == "off":
         return None
-    folder = Path(store.folder or ".") / "journal"
+    folder = _journal_folder(store) / (str(number) if number > 1 else "")
     try:
         return WriteAheadLog(folder, sync=store.journal == "sync")
     except WriteAheadLogTaken as failure:

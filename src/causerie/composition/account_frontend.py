@@ -28,6 +28,7 @@ from causerie.composition.operations import LiveOperations
 from causerie.composition.providers import private_networks
 from causerie.composition.service import RunningService
 from causerie.composition.service_view import LiveServiceView
+from causerie.composition.worker_place import WorkerPlace
 from causerie.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.console.origin import Site
 from causerie.console.public_chat import PublicChatOptions
@@ -49,13 +50,18 @@ from causerie.settings.store import UNLIMITED, ConsoleSettings
 
 @asynccontextmanager
 async def entered(
-    settings: Settings, shared_budgets: SharedBudgetStore | None, credentials: Credentials
+    settings: Settings,
+    shared_budgets: SharedBudgetStore | None,
+    credentials: Credentials,
+    place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountFrontend]:
     """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be.
 
-    ``shared_budgets`` is where replicas hold budgets, if they do.
+    ``shared_budgets`` is where replicas hold budgets, if they do. ``place`` is that of this
+    process, if there are several workers.
     """
-    async with account_backend(settings.store, credentials.store, shared_budgets) as hosted:
+    backend = account_backend(settings.store, credentials.store, shared_budgets, place)
+    async with backend as hosted:
         results = Results(hosted.probe_results)
         outbox = _outbox(settings.mail, credentials.mail)
         async with AsyncExitStack() as stack:

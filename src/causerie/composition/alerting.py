@@ -30,7 +30,7 @@ from causerie.composition.service_conditions import (
     DATABASE_AWAY,
     NOT_RELOADED,
     WORKER_ENDED,
-    UsageReports,
+    ImpossibleUsage,
     engine_conditions,
     error_conditions,
     provider_conditions,
@@ -59,8 +59,8 @@ class Alerting:
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
-        self._usage = UsageReports()
-        self._restarts = 0
+        self._usage = ImpossibleUsage()
+        self._started = True  # until the first look
         self._accounts_due = self._forget_due = 0.0
 
     async def watch(self) -> None:
@@ -108,10 +108,10 @@ class Alerting:
         configuration = self._parts.configuration
         if configuration is not None and configuration.failed:
             yield NOT_RELOADED
-        _, restarts = self._parts.process_counts() or (0, 0)
-        if restarts > self._restarts:
+        place = self._parts.place
+        if place is not None and place.restarts and self._started:
             yield WORKER_ENDED
-        self._restarts = restarts
+        self._started = False
 
     async def _of_accounts(self, settings: Settings) -> list[Condition]:
         now = monotonic()

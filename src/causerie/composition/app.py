@@ -7,6 +7,8 @@ them. Nothing here decides anything about a request.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -24,10 +26,13 @@ from causerie.composition.reloading import Reloading
 from causerie.composition.replicas import parts_of, replicated
 from causerie.composition.service import listen, service
 from causerie.composition.signals import hangups, reloaded
-from causerie.composition.startup import CannotStart, StartWatcher, run, take_address
-from causerie.composition.workers import shared_state, workers_of
+from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets, run
+from causerie.composition.worker_place import (
+    WorkerAnnouncer,
+    WorkerPlace,
+    following_supervisor,
+)
 from causerie.edge.ownership import owned
-from causerie.edge.server import Bound, Listen
 from causerie.engines import (
     weights as weights_module,  # whose `fetch` loads an HTTP client: 5 MB, if asked
 )
@@ -72,8 +77,22 @@ class StartAnnouncer(StartWatcher, Protocol):
     def download(self) -> Progress: ...
 
 
-async def run_service(loaded: Loaded, read: ReadWith, watcher: StartAnnouncer) -> None:
+async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None:
+    """Serve as one of several workers until a signal comes, or the supervisor has ended."""
+
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async with following_supervisor(place, stop) as report:
+        await run_service(loaded, read, WorkerAnnouncer(loaded.settings, report), place)
+
+
+async def run_service(
+    loaded: Loaded, read: ReadWith, watcher: StartAnnouncer, place: WorkerPlace | None = None
+) -> None:
     """Serve until a signal; ``read`` reads the settings anew, with entries of the database.
+
+    ``place`` is that of this process, if there are several workers.
 
     Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
     that cannot be had, or :class:`WeightsError` where no model could be loaded
@@ -87,27 +106,24 @@ async def run_service(loaded: Loaded, read: ReadWith, watcher: StartAnnouncer) -
         listening = listen(settings.server)
         makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
-        state = shared_state(settings)
         with ExitStack() as taken:
-            address = taken.enter_context(take_address(listening))
-            scraped = settings.metrics.address
-            metrics = scraped and taken.enter_context(take_address(Listen(*scraped)))
+            bound = bound_sockets(settings, taken) if place is None else place.bound()
+            address = bound.service
             async with (
                 Fleet(makers.entries(), memory_budget=budget) as fleet,
-                service(settings, fleet, credentials, state) as running,
-                workers_of(running, state, address) as workers,
+                service(settings, fleet, credentials, place) as running,
             ):
-                if (link := await running.first_link()) is not None:
+                first = place is None or place.number == 1
+                if first and (link := await running.first_link()) is not None:
                     watcher.first_link(link.token)
-                bound = Bound(address, metrics, workers)
                 reloading = Reloading(
-                    loaded, partial(checked_with, read), running, makers.renew(fleet), workers
+                    loaded, partial(checked_with, read), running, makers.renew(fleet)
                 )
                 running.configuration, reloading.entries = reloading, stored
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
-                folder = runtime_folder(variables())
+                name = None if place is None else place.control_socket
                 async with (
-                    answering(folder, reloading.answer),
+                    answering(runtime_folder(variables()), reloading.answer, name),
                     owned(reloaded(hangup, reloading.reload)),
                     owned(reloading.follow(running.entries_changed)),
                 ):

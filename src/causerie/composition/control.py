@@ -48,13 +48,14 @@ class ControlSocket:
 
 @asynccontextmanager
 async def answering(
-    folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]]
+    folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]], name: str | None = None
 ) -> AsyncIterator[Path | None]:
     """Answer what is asked while the block runs; gives the socket.
 
-    ``None`` where there can be none: that is logged, and the service goes on.
+    Commands find it unless it has a ``name`` of its own. ``None`` where there can be none: that is
+    logged, and the service goes on.
     """
-    path = folder / f"{os.getpid()}{_SUFFIX}"
+    path = folder / (name or f"{os.getpid()}{_SUFFIX}")
     try:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no sockets with a path")
@@ -114,7 +115,8 @@ def _listens(path: Path) -> bool:
             connection.settimeout(_SECONDS_TO_ASK)
             connection.connect(str(path))
     except (ConnectionRefusedError, FileNotFoundError):
-        path.unlink(missing_ok=True)
+        for left in path.parent.glob(f"{path.stem}.*"):  # its own, and those of its workers
+            left.unlink(missing_ok=True)
         return False
     except OSError:
         return False

@@ -6,18 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from causerie.access.limits import RateLimiter
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
 from causerie.settings import SharedSettings
-from causerie.workers.state import SharedState
-
-if TYPE_CHECKING:  # imported only where replicas share a server, or workers have accounts
-    from causerie.accounts.rpc_client import AccountsClient
-    from causerie.distributed.broadcast import Broadcast
 
 _FIRST_SECONDS = 2.0
 
@@ -27,38 +21,27 @@ class Distribution:
     """Counters of limits and budgets.
 
     ``budgets`` is ``None`` if each process counts them for itself. ``here`` reports whether the
-    shared server answers; ``None``: nothing is shared. ``state`` is that of several processes.
-    ``broadcast`` reaches the other replicas; ``None``: there are none. ``accounts`` asks the
-    process that has the accounts; ``None``: it is this one, or there are none.
+    shared server answers; ``None``: nothing is shared.
     """
 
     counters: RateLimiter
     budgets: SharedBudgetStore | None = None
     here: Callable[[], bool | None] = lambda: None
-    state: SharedState | None = None
-    broadcast: Broadcast | None = None
-    accounts: AccountsClient | None = None
 
 
 @asynccontextmanager
-async def sharing(
-    shared: SharedSettings, state: SharedState | None = None, accounts: AccountsClient | None = None
-) -> AsyncIterator[Distribution]:
+async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
     """Yield the counters, for as long as the service runs.
-
-    Processes of one service count in their ``state``, unless replicas share a server. With a client
-    of ``accounts`` their limits are counted where it asks.
 
     If the server is away when the service starts, the start waits for a moment, and then
     reconnection goes on in the background for ever. Raises :class:`CannotStart` for a malformed
     address.
     """
     if shared.url is None:
-        own = MemoryCounters() if state is None else state.counters
-        yield Distribution(_limiter(own, accounts), state=state, accounts=accounts)
+        yield Distribution(MemoryCounters())
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
-    from causerie.distributed import broadcast, budgets, counters, line, replica  # noqa: PLC0415 - see above
+    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415 - see above
 
     reach = line.ConnectionOptions(shared.reply_seconds, ca_file=shared.ca_file)
     options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
@@ -73,14 +56,7 @@ async def sharing(
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            _limiter(counters.DistributedCounters(here), accounts),
+            counters.DistributedCounters(here),
             budgets.DistributedBudgets(here),
             lambda: here.here,
-            state,
-            broadcast.Broadcast(here, shared.url, reach),
-            accounts,
         )
-
-
-def _limiter(counters: RateLimiter, accounts: AccountsClient | None) -> RateLimiter:
-    return counters if accounts is None else accounts.limiter(counters)

@@ -70,14 +70,14 @@ class LiveOperations:
 
     async def providers(self, actor: Actor) -> Sequence[ProviderView]:
         await self._accounts.operating.look(actor)
-        views = self._views()
+        views = await self._views()
         found = [await self._view(views, one) for one in self._parts.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ProviderView:
         await self._accounts.operating.look(actor)
-        views = self._views()
+        views = await self._views()
         for one in self._parts.settings.providers:
             if one.name == name:
                 return await self._view(views, one)
@@ -166,17 +166,12 @@ class LiveOperations:
             return found.target.provider.dialect.lists
         return KNOWN
 
-    def _views(self) -> ProviderViews:
-        return ProviderViews(self._parts.settings, self._parts)
+    async def _views(self) -> ProviderViews:
+        return await ProviderViews.of(self._parts.settings, self._parts)
 
     async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
         results = await self._examinations.results.of(one.name)
-        models = {
-            *(each.id for each in one.models),
-            *(each.model for each in self._parts.settings.targets if each.provider == one.name),
-        }
-        kept = {model: results.get(model, NOTHING) for model in models}
-        return views.provider(one, kept, self._examinations.last(one.name))
+        return await views.provider(one, results, self._examinations.last(one.name))
 
     def _one(self, name: str) -> ProviderSettings:
         for one in self._parts.settings.providers:

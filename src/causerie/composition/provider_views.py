@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import date
+from functools import lru_cache
+from typing import Self
 
 from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
 from causerie.composition.service import RunningService
@@ -12,7 +14,7 @@ from causerie.operations.explaining import prices
 from causerie.operations.explanation import PriceTexts
 from causerie.operations.matrix import ConfiguredSupport, own_row, row
 from causerie.operations.result import Result
-from causerie.operations.results import Kept
+from causerie.operations.results import NOTHING, Kept
 from causerie.operations.views import (
     Change,
     ProbeCost,
@@ -23,37 +25,56 @@ from causerie.operations.views import (
     TargetView,
 )
 from causerie.protocol.target_stats import UNKNOWN
+from causerie.runtime.offload import Turns
 from causerie.settings import ProviderModelSettings, Settings
 from causerie.settings.provider import ProviderSettings
 
 
 class ProviderViews:
-    """Providers at one moment, by the settings in force."""
+    """Providers at one moment, by the settings in force.
+
+    Targets and models may be thousands, so others have their turn while they are gone through.
+    """
 
     def __init__(self, settings: Settings, stats_of: RunningService) -> None:
         self._settings = settings
         self._stats_of = stats_of
         self._target_states = {one.name: one for one in stats_of.targets()}
-        self._serving = _serving(settings)
+        self._turns = Turns()
+        self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
+        self._serving: dict[str, list[Serving]] = {}
 
-    def provider(
-        self, one: ProviderSettings, kept: Mapping[str, Kept], probe: Examination | None
+    @classmethod
+    async def of(cls, settings: Settings, stats_of: RunningService) -> Self:
+        views = cls(settings, stats_of)
+        for target in settings.targets:
+            views._targets.setdefault(target.provider, {})[target.name] = target.model
+            await views._turns.pause()
+        for name, serving in _each(settings):
+            views._serving.setdefault(name, []).append(serving)
+            await views._turns.pause()
+        return views
+
+    async def provider(
+        self, one: ProviderSettings, results: Mapping[str, Kept], probe: Examination | None
     ) -> ProviderView:
-        """One that others run; ``kept`` are results by model."""
-        targets = [each for each in self._settings.targets if each.provider == one.name]
+        """One that others run; ``results`` are what is kept of probes by model."""
         known = {each.id: each for each in one.models}
-        models = dict.fromkeys([*(each.model for each in targets), *known])
-        unique = {each.name: each.model for each in targets}
+        targets, models = [], []
+        for name, model in self._targets.get(one.name, {}).items():
+            targets.append(self._target(name, model))
+            await self._turns.pause()
+        for id in dict.fromkeys([*(each.model for each in targets), *known]):
+            told = known.get(id, ProviderModelSettings(id=id))
+            models.append(self._model(told, results.get(id, NOTHING)))
+            await self._turns.pause()
         return ProviderView(
             name=one.name,
             base_url=one.base_url,
             dialect=one.dialect,
             max_concurrent=one.max_concurrent,
-            targets=tuple(self._target(name, model) for name, model in unique.items()),
-            models=tuple(
-                self._model(one, known.get(id, ProviderModelSettings(id=id)), kept.get(id, Kept()))
-                for id in models
-            ),
+            targets=tuple(targets),
+            models=tuple(models),
             probe=probe_view(probe) if probe is not None else None,
         )
 
@@ -102,9 +123,7 @@ class ProviderViews:
             serves=tuple(self._serving.get(name, ())),
         )
 
-    def _model(
-        self, one: ProviderSettings, known: ProviderModelSettings, kept: Kept
-    ) -> ProbedModelView:
+    def _model(self, known: ProviderModelSettings, kept: Kept) -> ProbedModelView:
         supported = known.supported_parameters
         facts = ConfiguredSupport(
             frozenset(supported) if supported is not None else None, parameters(known)
@@ -120,7 +139,7 @@ class ProviderViews:
             thinking=known.thinking,
             continues=known.continues,
             cells=tuple(row(facts, used)),
-            cost=probe_cost(Examinee(one.name, one.base_url), known),
+            cost=probe_cost(known.context_length),
             used=used,
             newest=newest,
             changes=tuple(changes(known, newest)) if newest is not None else (),
@@ -168,17 +187,11 @@ def probe_view(one: Examination) -> ProbeView:
     )
 
 
-def probe_cost(examinee: Examinee, known: ProviderModelSettings) -> ProbeCost:
-    """Return the most that a probe of a model can cost."""
-    cost = price(examinee, known.id, known.context_length)
+@lru_cache(maxsize=256)
+def probe_cost(context_length: int | None) -> ProbeCost:
+    """Return the most that a probe of a model can cost, which only depends on its context."""
+    cost = price(Examinee("", ""), "", context_length)
     return ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost))
-
-
-def _serving(settings: Settings) -> Mapping[str, list[Serving]]:
-    found: dict[str, list[Serving]] = {}
-    for name, serving in _each(settings):
-        found.setdefault(name, []).append(serving)
-    return found
 
 
 def _each(settings: Settings) -> Iterator[tuple[str, Serving]]:

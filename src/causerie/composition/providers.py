@@ -16,6 +16,7 @@ from ipaddress import ip_network
 import msgspec
 
 from causerie.composition.certificates import tls_context, tls_digest
+from causerie.composition.worker_place import WorkerPlace
 from causerie.protocol.image_hosts import Inside
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider
@@ -42,22 +43,17 @@ class ConnectedProvider:
     reach: Reach = field(default_factory=Reach, repr=False)
 
 
-def own_slots(provider: str, most: int | None) -> RequestSlots:
-    """The slots of a provider, counted in this process alone."""
-    return RequestSlots(most)
-
-
 def connected(
     settings: Settings,
     credentials: Credentials,
     before: Mapping[str, ConnectedProvider],
     aside: Callable[[], Mapping[str, str]] | None = None,
-    slots: Callable[[str, int | None], RequestSlots] = own_slots,
+    place: WorkerPlace | None = None,
 ) -> Mapping[str, ConnectedProvider]:
     """The providers by name; those of ``before`` that have not changed are taken over.
 
-    ``aside`` gives what each chat request has of headers in addition, ``slots`` the slots of a
-    provider by its name and their number. Raises
+    ``aside`` gives what each chat request has of headers in addition. At a worker with a ``place``
+    a provider has its share of `max_concurrent`. Raises
     :class:`SettingsError` where certificates cannot be used.
     """
     made: dict[str, ConnectedProvider] = {}
@@ -73,7 +69,7 @@ def connected(
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _made(one, key, way, recipe, slots)
+                made[one.name] = _made(one, key, way, recipe, place)
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -123,7 +119,7 @@ def _made(
     key: str | None,
     way: Reach,
     recipe: bytes,
-    slots: Callable[[str, int | None], RequestSlots],
+    place: WorkerPlace | None,
 ) -> ConnectedProvider:
     client = HttpClient(one.base_url, way)
     dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
@@ -145,7 +141,9 @@ def _made(
             between_chunks=one.timeouts.between_chunks,
             total=one.timeouts.total,
         ),
-        slots=slots(one.name, one.max_concurrent),
+        slots=RequestSlots(
+            one.max_concurrent if place is None else place.share(one.max_concurrent)
+        ),
     )
     provider.max_reply_bytes = one.max_reply_bytes
     return ConnectedProvider(provider, client, recipe, key, way)

@@ -20,12 +20,13 @@ from causerie.accounts.entry import StoredEntry
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.service_facts import ServiceFacts, running_models
-from causerie.composition.workers import WorkerIntake
+from causerie.composition.worker_place import Exposition
 from causerie.errors import StoreUnavailable
 from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
 from causerie.settings.problems import dotted
+from causerie.settings.workers import worker_rules
 
 _AGAIN_SECONDS = 0.5
 log = structlog.get_logger(__name__)
@@ -68,8 +69,6 @@ class Reloading:
     """Reloads, one after the other: of the file, and of the entries that operators have made.
 
     ``loaded`` and ``entries`` are in force. ``models`` gives the fleet the models of new settings.
-
-    ``workers`` serve by the same settings, if there are any.
     """
 
     def __init__(
@@ -78,9 +77,7 @@ class Reloading:
         read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]],
         parts: RunningService,
         models: Callable[[Settings, Credentials], None],
-        workers: WorkerIntake | None = None,
     ) -> None:
-        self._workers = workers
         self._started_with = self.loaded = loaded
         self.entries: Sequence[StoredEntry] = ()
         self._read = read
@@ -109,6 +106,8 @@ class Reloading:
             return self.facts()
         if asked == "reload":
             return await self.reload()
+        if asked == "metrics":
+            return Exposition(self._parts.counters.exposition().decode())
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
@@ -138,13 +137,9 @@ class Reloading:
         refuse_unreadable(stored)
         loaded, prepared = await asyncio.to_thread(self._prepare, stored)
         settings = prepared.settings
-        if self._workers is not None:
-            await self._workers.prepare(settings, prepared.credentials)
         # From here on nothing waits: a request sees all of the new parts or none.
         self._models(settings, prepared.credentials)
         self._parts.replace(prepared)
-        if self._workers is not None:
-            self._workers.commit()
         self.loaded, self.entries = loaded, stored
         return ReloadOutcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),
@@ -180,8 +175,6 @@ class Reloading:
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(self.file), "", advice)])
         loaded, credentials = self._read(stored)
-        if self._workers is not None:
-            self._workers.make_places(loaded.settings)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
         return loaded, self._parts.prepare(loaded.settings, credentials)
@@ -194,6 +187,12 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
         yield Problem(str(started.file), "", advice)
     for rule in open_doors(wanted.settings, started.settings.server.host):
         advice = f"{rule.advice} (it is listened on until the service is started again)"
+        yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
+    before = started.settings
+    server = msgspec.structs.replace(wanted.settings.server, workers=before.server.workers)
+    running = msgspec.structs.replace(wanted.settings, server=server, shared=before.shared)
+    for rule in worker_rules(running):
+        advice = f"{rule.advice} (both stay until the service is started again)"
         yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
 
 

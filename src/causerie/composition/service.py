@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,7 +39,6 @@ from causerie.composition.providers import (
     checks,
     close,
     connected,
-    own_slots,
 )
 from causerie.composition.targets import (
     ChatParts,
@@ -49,8 +49,7 @@ from causerie.composition.targets import (
     provider_models,
 )
 from causerie.composition.tracing import UNTRACED, Traces, tracing
-from causerie.composition.worker_engines import WorkerEngines
-from causerie.composition.worker_part import part_for_workers
+from causerie.composition.worker_place import WorkerPlace, metrics_of_all
 from causerie.edge import doors
 from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
@@ -58,7 +57,6 @@ from causerie.edge.doors import DoorTable
 from causerie.edge.openai import RequestLimits
 from causerie.edge.origins import Origins
 from causerie.edge.ownership import owned
-from causerie.edge.partial import PartialEdge
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
@@ -70,8 +68,7 @@ from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, HealthChecker
-from causerie.routing.router import Router, begin_reported_target
-from causerie.routing.target_reports import TargetReporter
+from causerie.routing.router import Router
 from causerie.routing.target_state import TargetState, TargetStatus
 from causerie.settings import Problem, ServerSettings, Settings, SettingsError
 from causerie.settings import price as configured_price
@@ -84,12 +81,8 @@ from causerie.settings.addresses import (
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.door_rules import is_loopback, is_private
-from causerie.workers.pool import WorkerPool
-from causerie.workers.state import PARENT, SharedState
 
 if TYPE_CHECKING:
-    from causerie.accounts.rpc_client import AccountsClient
-    from causerie.accounts.rpc_server import AccountsServer
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
 
@@ -111,38 +104,36 @@ class Prepared:
 @asynccontextmanager
 async def service(
     settings: Settings,
-    engines: Fleet | WorkerEngines,
+    engines: Fleet,
     credentials: Credentials = NO_CREDENTIALS,
-    state: SharedState | None = None,
-    accounts_client: AccountsClient | None = None,
+    place: WorkerPlace | None = None,
 ) -> AsyncIterator[RunningService]:
     """The service, ready to be served; leaving ends what it started.
 
-    With a ``state`` it is one of several processes; a worker has the ``accounts_client``, and asks
-    for accounts with it. Raises :class:`SettingsError` where files that
-    the settings name cannot be used, and :class:`CannotStart` where accounts, or shared limits,
-    cannot be.
+    ``place`` is that of this process, if there are several workers.
+
+    Raises :class:`SettingsError` where files that the settings name cannot be used, and
+    :class:`CannotStart` where accounts, or shared limits, cannot be.
     """
     async with AsyncExitStack() as stack:
-        shared = await stack.enter_async_context(sharing(settings.shared, state, accounts_client))
+        shared = await stack.enter_async_context(sharing(settings.shared))
         front = None
-        if has_accounts(settings) and not is_worker(state):
+        if has_accounts(settings):
             from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
 
-            accounts = entered(settings, shared.budgets, credentials)
+            accounts = entered(settings, shared.budgets, credentials, place)
             front = await stack.enter_async_context(accounts)
-        compilers = 1 if is_worker(state) else 2
-        parts = ChatParts(Compiler(reader=_VOCABULARY_READER, workers=compilers), Renderers())
+        parts = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
         stack.push_async_callback(parts.stop)
         log_buffer = LogBuffer()
         traces = await stack.enter_async_context(tracing(settings.tracing))
         running = RunningService(engines, parts, log_buffer, shared, front, traces)
+        running.place = place
         stack.push_async_callback(running.close)
         stack.callback(log_buffer.flush)
         running.replace(running.prepare(settings, credentials))
-        if not is_worker(state):
-            for work in running.background_tasks():
-                _ = await stack.enter_async_context(owned(work))
+        for work in running.background_tasks():
+            _ = await stack.enter_async_context(owned(work))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
 
@@ -152,33 +143,28 @@ class RunningService:
 
     def __init__(
         self,
-        engines: Fleet | WorkerEngines,
+        engines: Fleet,
         parts: ChatParts,
         log_buffer: LogBuffer,
         shared: Distribution,
         front: AccountFrontend | None = None,
         traces: Traces = UNTRACED,
     ) -> None:
+        self.place: WorkerPlace | None = None  # among several workers
         self._front = front
         self._traces = traces
         self._engines = engines
         self._parts = parts
         self._targets = Targets()
         self._router = Router({})
-        if shared.state is not None:
-            self._router.begin_target = shared.state.begin_target
-        elif shared.broadcast is not None:
-            self._router.begin_target = begin_reported_target
         self._retired: list[ConnectedProvider] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
         self._shared = shared
-        self.counters = MetricsCounters(
-            engines.status, self._waiting, self.targets, shared.here, self.process_counts
-        )
+        self.counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
         self._request_log = RequestLog(log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = traces.meter(sinks, shared.accounts if front is None else front.bookkeeping)
+        self._meter = traces.meter(sinks, None if front is None else front.bookkeeping)
         self.call_checker = CallChecker(
             lambda name, classes: self._router.count_calls(name, classes),
             lambda name: name in self._targets.own,
@@ -188,7 +174,6 @@ class RunningService:
         self.settings, self.credentials = Settings(), NO_CREDENTIALS
         self.catalog = Catalog(())
         self.configuration: Reloading | None = None
-        self.workers: WorkerPool | None = None
         self.alerting = Alerting(self, front.conditions if front is not None else None)
 
     @property
@@ -211,35 +196,21 @@ class RunningService:
         """The event that is set when an entry has changed, here or in another process."""
         return asyncio.Event() if self._front is None else self._front.entries_changed
 
-    def accounts_server(self) -> AccountsServer | None:
-        """Return what answers worker processes about accounts; ``None`` without accounts."""
-        if self._front is None:
-            return None
-        from causerie.accounts.rpc_server import AccountsServer  # noqa: PLC0415 - memory, for accounts
-
-        front = self._front
-        return AccountsServer(front.key_cache, self._shared.counters, front.bookkeeping)
-
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         """Read and make what may fail. Blocks; may run in a thread.
 
         Raises :class:`SettingsError`.
         """
-        served = part_for_workers(settings) if is_worker(self._shared.state) else settings
-        if has_accounts(served) and self._front is None and self._shared.accounts is None:
+        if has_accounts(settings) and self._front is None:
             words = "is for keys of accounts, which the service was started without; restart it"
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
-            served,
+            settings,
             door_table(settings),
             connected(
-                served,
-                credentials,
-                self._targets.providers,
-                self._traces.headers,
-                own_slots if self._shared.state is None else self._shared.state.request_slots,
+                settings, credentials, self._targets.providers, self._traces.headers, self.place
             ),
-            chat_options(served),
+            chat_options(settings),
             credentials,
         )
 
@@ -273,8 +244,7 @@ class RunningService:
         server = settings.server
         if self._edge is None:
             self._metrics_apart = settings.metrics.listen is not None
-            kind = PartialEdge if is_worker(self._shared.state) else Edge
-            self._edge = kind(prepared.doors, pipeline, self, self.counters)
+            self._edge = Edge(prepared.doors, pipeline, self, self.counters)
             if self._front is not None:
                 self._front.mount(self._edge, self)
             else:
@@ -284,7 +254,7 @@ class RunningService:
             prepared.doors,
             pipeline,
             limits=limits(server),
-            own=own_paths(settings, metrics_apart=self._metrics_apart),
+            own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
             market=pipeline,
             teller=self._front.statements if self._front is not None else None,
         )
@@ -294,11 +264,6 @@ class RunningService:
         yield self._watch()
         yield self.alerting.watch()
         yield self.alerting.deliver()
-        if self._shared.broadcast is not None:
-            from causerie.composition.replica_reports import ReplicaReports  # noqa: PLC0415 - with the server's client
-
-            reporter = TargetReporter(lambda: self.target_states())
-            yield ReplicaReports(self._shared.broadcast, reporter).run()
 
     async def _watch(self) -> None:
         """Ask providers whether they are there, for ever; those of the parts in force."""
@@ -313,8 +278,7 @@ class RunningService:
 
     def _members(self, settings: Settings, credentials: Credentials) -> AccountPorts | None:
         if self._front is None:
-            client = self._shared.accounts
-            return None if client is None else AccountPorts(client, client, None)
+            return None
         self._front.replace(settings, credentials)
         models = prices(settings) | dearest(settings)
         self._front.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
@@ -361,10 +325,6 @@ class RunningService:
     def _listed_by(self, provider: str) -> Sequence[str]:
         return self._targets.providers[provider].provider.listed
 
-    def process_counts(self) -> tuple[int, int] | None:
-        """Return how many worker processes answer, and how many were replaced, if there are any."""
-        return None if self.workers is None else (self.workers.answering, self.workers.restarts)
-
     def _busy(self, target: str) -> bool:
         own = self._targets.own.get(target)
         if own is not None:
@@ -374,11 +334,6 @@ class RunningService:
 
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.admission_queue.waiting) for id, own in self._targets.own.items()]
-
-
-def is_worker(state: SharedState | None) -> bool:
-    """Return true if this process serves the part of workers only."""
-    return state is not None and state.member != PARENT
 
 
 def door_table(settings: Settings) -> DoorTable:
@@ -392,13 +347,14 @@ def door_table(settings: Settings) -> DoorTable:
     )
 
 
-def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
+def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: bool) -> OwnPaths:
     """Return the paths that the service answers alongside its doors."""
     keys = settings.metrics.keys
     return OwnPaths(
         docs=settings.server.docs,
         metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
         metrics_apart=metrics_apart,
+        metrics_of_all=None if place is None else partial(metrics_of_all, place),
     )
 
 

@@ -39,8 +39,8 @@ _REJECTED: Mapping[str, str] = {
 def provider_conditions(
     settings: Settings, target_states: Sequence[TargetState]
 ) -> Iterator[Condition]:
-    """Yield one for each provider that gets no requests for some or all of its targets, and one
-    for each that rejects all of them.
+    """Yield a condition for each provider with targets that get no requests, and one for each
+    provider with targets that reject all requests.
     """
     providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
     checked = {one.name for one in settings.providers if one.health.path}
@@ -97,8 +97,8 @@ def _targets(targets: Sequence[TargetState]) -> str:
     return ", ".join(sorted(each.name for each in targets)[:10])
 
 
-class UsageReports:
-    """Remembers which providers reported impossible usage lately."""
+class ImpossibleUsage:
+    """Remembers the providers that reported impossible usage lately."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

@@ -89,8 +89,9 @@ class LiveServiceView:
     def requests(self, target: str) -> int:
         return self._parts.pipeline.router.requests(target)
 
-    def workers(self) -> tuple[int, int] | None:
-        return self._parts.process_counts()
+    def worker(self) -> tuple[int, int] | None:
+        place = self._parts.place
+        return None if place is None else (place.number, place.count)
 
     def _router(self) -> DoorAddress | None:
         found = [

@@ -1,8 +1,7 @@
 """Start and stop of a service: listen, load, say when it is ready, serve until a stop.
 
 The address is taken first, so that health can be asked while models load and a
-port in use is known before anything is fetched. Knows nothing of settings or
-of how engines are made.
+port in use is known before anything is fetched. Knows nothing of how engines are made.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ import errno
 import gc
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import structlog
 
 from causerie.edge.application import Edge
-from causerie.edge.intake import Intake
 from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
+from causerie.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -53,11 +52,13 @@ class CannotStart(Exception):
     """The service cannot be started; the text is one sentence for a person."""
 
 
-def take_address(listen: Listen) -> socket.socket:
+def take_address(
+    listen: Listen, make: Callable[[Listen], socket.socket] = listening_socket
+) -> socket.socket:
     """A bound socket; raises :class:`CannotStart` where the address cannot be had."""
     try:
         _ = listen.host.encode("idna")  # as a look-up does, which leaves a socket behind
-        return listening_socket(listen)
+        return make(listen)
     except UnicodeError as error:
         raise CannotStart(f"{listen.host!r} is no host name: {error}") from error
     except OSError as error:
@@ -67,6 +68,19 @@ def take_address(listen: Listen) -> socket.socket:
         else:
             why = f"{place} cannot be listened on: {error.strerror or error}"
         raise CannotStart(why) from error
+
+
+def bound_sockets(
+    settings: Settings,
+    stack: ExitStack,
+    make: Callable[[Listen], socket.socket] = listening_socket,
+) -> Bound:
+    """Return the sockets of the service, which ``stack`` closes. Raises :class:`CannotStart`."""
+    server = settings.server
+    service = stack.enter_context(take_address(Listen(server.host, server.port), make))
+    scraped = settings.metrics.address
+    metrics = stack.enter_context(take_address(Listen(*scraped), make)) if scraped else None
+    return Bound(service, metrics)
 
 
 async def run(
@@ -85,7 +99,7 @@ async def run(
     """
     spare_the_collector()
     give_back_large_blocks()
-    start = _Start(engines, preload, watcher, bound.intake)
+    start = _Start(engines, preload, watcher)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
         try:
@@ -126,10 +140,7 @@ def give_back_large_blocks() -> None:
 class _Start:
     """Loads the models and tells the watcher."""
 
-    def __init__(
-        self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher, intake: Intake | None
-    ) -> None:
-        self._intake = intake
+    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
         self._engines = engines
         self._preload = preload
         self._watcher = watcher
@@ -159,8 +170,6 @@ class _Start:
             self.failure = self._failures[-1]
             self.stop.set()
             return
-        if self._intake is not None:
-            await self._intake.ready()
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import ChatOptions, TextChat
@@ -18,15 +17,11 @@ from causerie.chat.renderers import Renderers
 from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
-from causerie.composition.worker_engines import BorrowedQueue, WorkerEngines
 from causerie.engines.fleet import Fleet, FleetEngine
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings import ModelSettings, Problem, Settings, SettingsError
 from causerie.settings.lines import Path as KeyPath
-
-if TYPE_CHECKING:  # imported only where a worker has such a model
-    from causerie.engines.vllm.borrowed import BorrowedVllm
 
 _SEPARATION = Separation()
 
@@ -47,10 +42,10 @@ class ChatParts:
 class OwnModel:
     """A model that this service runs itself, and who waits for it."""
 
-    engine: FleetEngine | BorrowedVllm
+    engine: FleetEngine
     options: ChatOptions
     chat: TextChat
-    admission_queue: SlotQueue | BorrowedQueue
+    admission_queue: SlotQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class Targets:
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
         return {name: one.chat for group in both for name, one in group.items()}
 
-    def admission_queues(self) -> Mapping[str, SlotQueue | BorrowedQueue]:
+    def admission_queues(self) -> Mapping[str, SlotQueue]:
         """Those with a queue of ours."""
         return {id: own.admission_queue for id, own in self.own.items()}
 
@@ -113,7 +108,7 @@ def chat_options(
 def own_models(
     settings: Settings,
     options: Mapping[str, ChatOptions],
-    engines: Fleet | WorkerEngines,
+    engines: Fleet,
     parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
@@ -139,9 +134,8 @@ def own_models(
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue
-        if isinstance(admission_queue, SlotQueue):
-            admission_queue.max_waiting = model.queue.max_waiting
-            admission_queue.max_wait_seconds = model.queue.max_wait_seconds
+        admission_queue.max_waiting = model.queue.max_waiting
+        admission_queue.max_wait_seconds = model.queue.max_wait_seconds
     return made
 
 
@@ -170,11 +164,7 @@ def provider_models(
     return made
 
 
-def _admission_queue(
-    model: ModelSettings, engines: Fleet | WorkerEngines
-) -> SlotQueue | BorrowedQueue:
-    if isinstance(engines, WorkerEngines):
-        return engines.admission_queue(model.id)
+def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
     engine = engines.engine(model.id)
     return SlotQueue(
         model.id,

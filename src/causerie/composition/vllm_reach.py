@@ -1,15 +1,12 @@
-"""Ways to the servers of vLLM, from the process that keeps them and from others."""
+"""Certificates for the servers of vLLM."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from causerie.composition.certificates import tls_context
 from causerie.engines.base import EngineFailed
-from causerie.engines.vllm.borrowed import Borrow, BorrowedVllm
-from causerie.engines.vllm.lent import VllmPlace
 from causerie.settings import Vllm
 from causerie.transport.client import Reach
 
@@ -28,13 +25,3 @@ def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
         return replace(reach, tls=tls, server_name=vllm.tls.server_name)
 
     return encrypted
-
-
-def borrowed_engine(vllm: Vllm, borrow: Borrow) -> BorrowedVllm:
-    """Return the engine of a model whose servers another process of the service keeps."""
-
-    async def reach(place: VllmPlace) -> Reach:
-        encrypted = await asyncio.to_thread(encryption, vllm)
-        return encrypted(place.address, Reach(host=place.host, socket=place.socket))
-
-    return BorrowedVllm(borrow, reach)

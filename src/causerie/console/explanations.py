@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from causerie.metering.ledger import UsageRecord
-
-CLIENT_GONE = 499
+from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 
 # Meaning of each code, and advice.
 CODES = MappingProxyType(

@@ -69,5 +69,5 @@ class ServiceView(Protocol):
     def requests(self, target: str) -> int:
         """Return how many requests a target had in the last day."""
 
-    def workers(self) -> tuple[int, int] | None:
-        """Return how many worker processes answer, and how many were replaced, if there are any."""
+    def worker(self) -> tuple[int, int] | None:
+        """Return the number of this worker process and of all, if there are several."""

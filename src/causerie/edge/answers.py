@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 class PlainAnswer:
     """A whole answer; where it began anew, the last one is sent."""
 
-    __slots__ = ("_context", "_events", "_headers", "_unjoined")
+    __slots__ = ("_context", "_events", "_headers", "_joined")
 
     early_start = False
     _headers: Mapping[str, str]
@@ -40,15 +40,15 @@ class PlainAnswer:
         self._headers = headers
         self._context = context
         self._events = []
-        self._unjoined = _MANY
+        self._joined = 0  # events that were joined with those before
         return self._take
 
     def _take(self, batch: Batch) -> None:
         events = self._events
         events += batch
-        if len(events) > self._unjoined:
-            self._events = joined(events)
-            self._unjoined = len(self._events) + _MANY
+        if len(events) > self._joined + _MANY:
+            events[self._joined :] = joined(events[self._joined :])
+            self._joined = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
@@ -120,7 +120,7 @@ class StreamedAnswer:
         return self._send
 
     def leave(self) -> None:
-        """Listen to no timer any more."""
+        """Stop listening to the timers."""
         self._pings.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -14,7 +14,6 @@ from causerie.edge.doors import DoorTable, MountedDoor, host_name
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal, method_not_allowed, misdirected
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.handover import HandedOver
 from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI, RequestLimits
@@ -56,6 +55,8 @@ class OwnPaths:
     """Keys that open ``/metrics``; ``None`` leaves it open."""
     metrics_apart: bool = False
     """The metrics are at an address of their own."""
+    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
+    """Returns the metrics of all workers, if this is one of several."""
 
 
 class Mount(Struct, frozen=True):
@@ -128,7 +129,7 @@ class Edge:
         self._router_routes = self._door_routes
         if market is not None:
             self._router_routes = router_routes(openai, RouterPages(market, teller))
-        self._metrics_page = MetricsPage(self._metrics, own.metrics_keys)
+        self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),
             None if own.metrics_apart else self._metrics_page,
@@ -178,8 +179,6 @@ class Edge:
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
-        except HandedOver as handed:
-            await exchange.hand_over(handed.body)
         except ServiceError as refused:
             failure = refused
         except Exception:  # the true top: whatever it is, the client gets an answer

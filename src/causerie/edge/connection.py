@@ -9,10 +9,8 @@ not HTTP gets the same kind of error as everything else.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -20,7 +18,6 @@ import httptools
 from causerie.access.credential import sent_credential
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.handover import CarriedRequest
 from causerie.edge.head import RequestHead, check_codings, check_host, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.url_cache import url_cache
@@ -67,7 +64,6 @@ class Connection(asyncio.Protocol):
         self._deadline = _NEVER
         self._linger_end = _NEVER
         self._closing = server.closing
-        self.adopted = False  # from another process
         self.full: asyncio.Future[None] | None = None
 
     # Called by exchanges.
@@ -115,39 +111,6 @@ class Connection(asyncio.Protocol):
         if self._expects:
             self._expects = False
             self._server.traffic.send(self._transport, _CONTINUE)
-
-    async def hand_over(self, request: CarriedRequest) -> None:
-        """Give the connection to another process, with what was read from it.
-
-        What cannot be given any more is closed: a client that has left, or that has sent the
-        beginning of a further request already.
-        """
-        requests = [request]
-        while self._waiting and not self._over:
-            other = self._waiting.popleft()
-            if not other.complete:
-                self.abort()
-                return
-            requests.append(CarriedRequest.of(other.head, other.at_hand()))
-        self._server.traffic.flush()
-        if not self._over:
-            self._transport.set_write_buffer_limits(0)  # full until all that was answered is sent
-        while self.full is not None and not self._over:
-            await asyncio.wait([self.full])
-        self._pass_on(requests)
-
-    def adopt(self, requests: Sequence[CarriedRequest]) -> None:
-        """Answer requests that another process has read from this connection."""
-        self.adopted = True
-        for each in requests:
-            exchange = Exchange(
-                self, each.head, complete=True, unread=len(each.body), _body=[each.body]
-            )
-            if self._current is None:
-                self._begin(exchange)
-            else:
-                self._waiting.append(exchange)
-                self._pause()
 
     # Called by the event loop.
 
@@ -354,28 +317,6 @@ class Connection(asyncio.Protocol):
             self._close()
         elif self._waiting:
             self._go_on()
-        elif self.adopted and self._server.gives_back and self._returns():
-            self._pass_on(())
-
-    def _returns(self) -> bool:
-        """Return true if an adopted connection can go back: nothing is on its way on it."""
-        self._server.traffic.flush()
-        free = self._incoming is None and not self._head_bytes and self.full is None
-        return free and not self._transport.get_write_buffer_size()
-
-    def _pass_on(self, requests: Sequence[CarriedRequest]) -> None:
-        """Leave the connection to another process; it is closed here only."""
-        hand_over = self._server.hand_over
-        handle = self._transport.get_extra_info("socket")
-        self._server.traffic.flush()
-        unsent = self._transport.get_write_buffer_size()
-        if self._over or hand_over is None or handle is None or unsent or self._head_bytes:
-            self.abort()
-            return
-        copy = socket.socket(fileno=os.dup(handle.fileno()))
-        self._current = None
-        self.abort()
-        hand_over(copy, requests)
 
     def _go_on(self) -> None:
         """Begin what waits, if nothing is before it: no answer, and none that nobody reads."""

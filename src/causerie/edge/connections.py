@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Sequence
 
 import msgspec
 
 from causerie.edge.connection import Connection
-from causerie.edge.handover import CarriedRequest, HandOver
 from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
 from causerie.runtime.traffic import traffic
@@ -26,21 +23,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class Connections:
-    """All connections of one server; ``hand_over`` gives one to another process, if there is any.
+    """All connections of one server."""
 
-    With ``gives_back`` a connection that came from there returns there after each response.
-    """
-
-    def __init__(
-        self,
-        handler: Handler,
-        bounds: ConnectionLimits,
-        hand_over: HandOver | None = None,
-        *,
-        gives_back: bool = False,
-    ) -> None:
-        self.hand_over = hand_over
-        self.gives_back = gives_back
+    def __init__(self, handler: Handler, bounds: ConnectionLimits) -> None:
         self.workers = Workers(handler)
         self.bounds = bounds
         self.heads = RequestHeads()
@@ -53,16 +38,6 @@ class Connections:
 
     def __call__(self) -> Connection:
         return Connection(self)
-
-    async def adopt(self, client: socket.socket, requests: Sequence[CarriedRequest]) -> None:
-        """Take over a connection that was accepted elsewhere, with what was read from it."""
-        client.setblocking(False)
-        try:
-            _, connection = await self.loop.connect_accepted_socket(self, client)
-        except OSError:  # the client has left
-            client.close()
-            return
-        connection.adopt(requests)
 
     def sweep(self) -> None:
         """Close what has waited too long."""

@@ -17,7 +17,6 @@ import msgspec
 from causerie.access.credential import Credential
 from causerie.edge import ids
 from causerie.edge.error_ids import error_for
-from causerie.edge.handover import CarriedRequest
 from causerie.edge.head import RequestHead
 from causerie.edge.headers import Headers
 from causerie.errors import Error, ServiceError
@@ -219,13 +218,6 @@ class Exchange(msgspec.Struct, eq=False):
                 self._interim = 0
         elif (self._opening or self.filler) and not self.blocked:
             self.write(self.filler)
-
-    async def hand_over(self, body: bytes) -> None:
-        """Give the connection to another process, which answers; ``body`` is all of the body."""
-        self.ended = True
-        if self._interim:
-            self.wire.write(_INTERIM[self._interim :])
-        await self.wire.hand_over(CarriedRequest.of(self.head, body))
 
     def abandon(self) -> None:
         """Close the connection: a response that cannot be finished is seen to be cut."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class KeepAlive:
-    """Periods of ``seconds`` of each listener, from the moment that it entered."""
+    """Reports the end of each period of ``seconds`` to each listener, from its entry on."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -26,7 +26,7 @@ class KeepAlive:
             self._wait(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
-        """Report no more to this one; nothing where it did not listen."""
+        """Stop reporting to this one, if it listens."""
         self._ends.pop(listener, None)
 
     def _wait(self, seconds: float) -> None:

@@ -27,9 +27,9 @@ from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
 from causerie.protocol.request import ChatRequest
-from causerie.runtime.offload import LARGE, offload, work_of
+from causerie.runtime.offload import offload, work_of
 
 log = structlog.get_logger(__name__)
 
@@ -102,15 +102,10 @@ class OpenAI:
         answer: PlainAnswer | StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                limits = self._limits.body
+                most = self._limits.body
                 request_hints = hints_of(head.headers) if written is None else NO_HINTS
-                body = (
-                    written or json_at_hand(exchange, limits) or await read_json(exchange, limits)
-                )
-                if len(body) <= LARGE:
-                    request = self._read(body, door, request_hints)
-                else:
-                    request = await offload(self._read, body, door, request_hints)
+                body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
+                request = await self._read(body, door, request_hints)
                 self._accept(caller, request, body)
                 del body  # of which the request has all
                 identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
@@ -138,12 +133,16 @@ class OpenAI:
             return PlainAnswer()
         return StreamedAnswer(request, exchange, identity, self._pings, self._head_timer)
 
-    def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
+    async def _read(
+        self, body: bytes, door: MountedDoor, request_hints: RequestHints
+    ) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""
         rules = self._known.get(door.name) or self._rules(door)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
-        request = parse(body, rules)
+        request = parse_at_once(body, rules)
+        if request is None:
+            request = await offload(parse, body, rules)
         if request_hints.session and request.session_id is None:
             request = structs.replace(request, session_id=request_hints.session)
         return request

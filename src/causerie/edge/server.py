@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -13,13 +14,13 @@ from functools import partial
 
 from causerie.edge.application import Edge
 from causerie.edge.connections import ConnectionLimits, Connections
-from causerie.edge.intake import Intake, Listener
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
 _LAST_BYTES_SECONDS = 5.0
 _HURRIED_SECONDS = 0.2
 _HANDLERS_SECONDS = 5.0
+BACKLOG = 2048
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -51,20 +52,54 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Sockets that are bound: of the service, and of its metrics where they are apart.
-
-    ``intake`` takes the connections of the service, if other processes answer too.
-    """
+    """Sockets that are bound: of the service, and of its metrics where they are apart."""
 
     service: socket.socket
     metrics: socket.socket | None = None
-    intake: Intake | None = None
 
 
 def listening_socket(listen: Listen) -> socket.socket:
     """A bound socket; raises :class:`OSError` where the address is taken or not ours."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    return socket.create_server((listen.host, listen.port), family=family, backlog=2048)
+    return socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+
+
+def reserved_socket(listen: Listen) -> socket.socket:
+    """Return a socket that is bound and does not listen; :func:`socket_beside` makes those that do.
+
+    Raises :class:`OSError` where the address is taken or not ours.
+    """
+    try:
+        return _bound((listen.host, listen.port))
+    except OSError:  # it may be in use by connections of a service that has ended
+        return _bound((listen.host, listen.port), socket.SO_REUSEADDR)
+
+
+def socket_beside(reserved: socket.socket) -> socket.socket:
+    """Return one more socket at an address, for another process; it is bound and does not listen.
+
+    Linux divides connections evenly among the sockets at one address. Elsewhere all processes
+    accept at the same socket.
+    """
+    if sys.platform != "linux":
+        return reserved.dup()
+    # Only now: nobody else can have been bound there before.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return _bound(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+
+
+def _bound(address: tuple[str, int], *options: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        for option in options:
+            made.setsockopt(socket.SOL_SOCKET, option, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 async def serve(
@@ -86,37 +121,35 @@ async def serve(
     stop = stop or asyncio.Event()
     bound = bound or Bound(listening_socket(listen))
     hurry = asyncio.Event()
-    with bound.service as listener, _signals(asyncio.get_running_loop(), stop, hurry):
+    with bound.service as listener, stop_signals(asyncio.get_running_loop(), stop, hurry):
         host, port = listener.getsockname()[:2]
         ready = None if on_ready is None else partial(on_ready, host, port)
         async with _scraped(edge, listen.bounds, bound.metrics):
-            intake = bound.intake or Listener(listener)
-            await answer(edge, listen, intake, stop, hurry, ready)
+            await _answer(edge, listen, listener, stop, hurry, ready)
 
 
-async def answer(
+async def _answer(
     edge: Edge,
     listen: Listen,
-    intake: Intake,
+    listener: socket.socket,
     stop: asyncio.Event,
     hurry: asyncio.Event,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Answer on the connections of ``intake`` until ``stop`` is set; see :func:`serve`."""
-    connections = Connections(
-        edge.answer, listen.bounds, intake.hand_over, gives_back=intake.gives_back
-    )
+    connections = Connections(edge.answer, listen.bounds)
     connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
     try:
         async with owned(_sweep(connections)):
-            async with intake.taking(connections):
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
+            try:
                 if on_ready is not None:
                     on_ready()
                 await stop.wait()
-                await _announce(edge, connections, intake, listen.shutdown_delay_seconds, hurry)
-                async with owned(intake.drained(hurry)) as others:
-                    await _drain(edge, listen.drain_seconds, hurry)
-                    await others
+                await _announce(edge, connections, listen.shutdown_delay_seconds, hurry)
+                await _drain(edge, listen.drain_seconds, hurry)
+            finally:
+                server.close()
             await _last_bytes(connections, hurry)
     finally:
         connections.abort()
@@ -144,14 +177,13 @@ async def _scraped(
 
 
 async def _announce(
-    edge: Edge, connections: Connections, intake: Intake, delay_seconds: float, hurry: asyncio.Event
+    edge: Edge, connections: Connections, delay_seconds: float, hurry: asyncio.Event
 ) -> None:
     """Say that the service is stopping, and answer until balancers send requests elsewhere."""
     if not delay_seconds:
         return
     edge.drain.announced = True
     connections.leave()
-    intake.leave()
     with suppress(TimeoutError):
         async with asyncio.timeout(delay_seconds):
             await hurry.wait()
@@ -190,7 +222,7 @@ async def _sweep(connections: Connections) -> None:
 
 
 @contextmanager
-def _signals(
+def stop_signals(
     loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event
 ) -> Iterator[None]:
     """A first signal begins the stop, a second one hurries it."""

@@ -90,9 +90,7 @@ class TextRequest:
     0 if unknown.
     """
     scope: str = ""
-    """Name of the part of the prompt cache that it reads and fills: an engine reuses nothing of
-    another scope.
-    """
+    """Cache scope: the engine reuses no part of a prompt of another scope."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
@@ -72,25 +71,6 @@ class TargetHealth(Protocol):
         """Delivered calls that were checked, by class."""
 
 
-class PlaceCounts(Struct, frozen=True, array_like=True):
-    """The numbers of one model behind one door, as they travel between processes."""
-
-    door: str
-    model: str
-    requests: Sequence[tuple[_End, int]]
-    tokens: Sequence[int]
-    """Prompt, completion, cached, reasoning; replies that were continued; tokens discarded."""
-    times: Mapping[str, tuple[Sequence[int], int, float]]
-    """By the name of the histogram: counts within each bound, of all, and the sum in seconds."""
-
-
-class Counts(Struct, frozen=True, array_like=True):
-    """Counts of one process: answered requests, and refused ones by door, status and code."""
-
-    places: Sequence[PlaceCounts] = ()
-    refused: Sequence[tuple[tuple[str, str, str], int]] = ()
-
-
 class MetricsCounters:
     """All metrics of one service; a sink for records.
 
@@ -106,17 +86,13 @@ class MetricsCounters:
         queue: QueueSize | None = None,
         targets: Callable[[], Sequence[TargetHealth]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
-        workers: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:
-        """``shared`` says whether the server answers in which replicas count, if there is one.
-
-        ``workers`` gives how many worker processes answer and how many have been replaced.
-        """
+        """``shared`` says whether the server answers in which replicas count, if there is one."""
         self._ended: list[Record] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue, targets, shared, workers))
+        self._registry.register(_Present(engines, queue, targets, shared))
         self._registry.register(_Past(self._places, self._refused))
         ProcessCollector(registry=self._registry)
 
@@ -130,24 +106,6 @@ class MetricsCounters:
         """Count one request that was refused at the edge."""
         key = (door, str(status), code)
         self._refused[key] = self._refused.get(key, 0) + 1
-
-    def taken(self) -> Counts:
-        """Return what was counted since the last time; for another process, which adds it up."""
-        self._count()
-        counts = Counts(
-            [place.taken(*names) for names, place in self._places.items()],
-            list(self._refused.items()),
-        )
-        self._places.clear()
-        self._refused.clear()
-        return counts
-
-    def add(self, counts: Counts) -> None:
-        """Count what another process has counted."""
-        for place in counts.places:
-            self._places[place.door, place.model].merge(place)
-        for key, number in counts.refused:
-            self._refused[key] = self._refused.get(key, 0) + number
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
@@ -191,12 +149,6 @@ class _Times:
         self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
         self.all += len(ordered)
         self.sum += sum(ordered)
-
-    def merge(self, within: Sequence[int], all: int, sum: float) -> None:
-        """Count what another histogram of the same bounds has counted."""
-        self.within = [one + other for one, other in zip(self.within, within, strict=True)]
-        self.all += all
-        self.sum += sum
 
     def buckets(self) -> list[tuple[str, float]]:
         """By upper bound, as Prometheus has them."""
@@ -246,35 +198,6 @@ class _Place:
         times["token"].add(
             [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
-
-    def taken(self, door: str, model: str) -> PlaceCounts:
-        return PlaceCounts(
-            door,
-            model,
-            list(self.requests.items()),
-            (
-                self.prompt,
-                self.completion,
-                self.cached,
-                self.reasoning,
-                self.continued,
-                self.discarded,
-            ),
-            {name: (one.within, one.all, one.sum) for name, one in self.times.items()},
-        )
-
-    def merge(self, counts: PlaceCounts) -> None:
-        """Count what another process has counted."""
-        self.requests.update(dict(counts.requests))
-        prompt, completion, cached, reasoning, continued, discarded = counts.tokens
-        self.prompt += prompt
-        self.completion += completion
-        self.cached += cached
-        self.reasoning += reasoning
-        self.continued += continued
-        self.discarded += discarded
-        for name, times in counts.times.items():
-            self.times[name].merge(*times)
 
     def tokens(self) -> dict[str, int]:
         """The tokens, by kind."""
@@ -334,9 +257,7 @@ class _Present(Collector):
         queue: QueueSize | None,
         targets: Callable[[], Sequence[TargetHealth]],
         shared: Callable[[], bool | None],
-        workers: Callable[[], tuple[int, int] | None],
     ) -> None:
-        self._workers = workers
         self._engines = engines
         self._queue = queue
         self._targets = targets
@@ -388,23 +309,15 @@ class _Present(Collector):
             for name, count in target.calls.items():
                 calls.add_metric([target.name, name], count)
         yield from (target_health, carried, answers, failures, calls)
-        yield from self._processes()
+        yield from self._shared_store()
 
-    def _processes(self) -> Iterator[Metric]:
-        """Yield what there is of other processes: the server of replicas, and workers."""
+    def _shared_store(self) -> Iterator[Metric]:
+        """Yield whether the server of replicas answers."""
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             there = _gauge("shared_store_up", words)
             there.add_metric([], float(here))
             yield there
-        if (processes := self._workers()) is not None:
-            answering, replaced = processes
-            workers = _gauge("workers", "Worker processes that answer requests.")
-            workers.add_metric([], answering)
-            yield workers
-            ended = _counter("worker_restarts", "Worker processes that ended and were replaced.")
-            ended.add_metric([], replaced)
-            yield ended
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:

@@ -102,18 +102,27 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def charged(self) -> bool:
-        """Return true if its tokens are charged, in money, budgets of tokens and free requests.
-
-        The rule is in ``docs/guides/billing.md``: what was delivered is charged, however the reply
-        ended, and so is work for a client that left, or for a constraint that could not be kept.
-        """
-        if self.status == CLIENT_GONE or self.code == ConstraintNotKept.code:
-            return self.prompt + self.completion > 0
-        return self.completion > 0 and (self.status == _WHOLE or self.delivered)
+        """Return true if its tokens are charged; see :func:`is_charged`."""
+        return is_charged(
+            self.prompt,
+            self.completion,
+            worked=self.status == CLIENT_GONE or self.code == ConstraintNotKept.code,
+            delivered=self.status == _WHOLE or self.delivered,
+        )
 
     @property
     def moment(self) -> datetime:
         return _EPOCH + timedelta(microseconds=self.at)
+
+
+def is_charged(prompt: int, completion: int, *, worked: bool, delivered: bool) -> bool:
+    """Return true if tokens are charged, in money, budgets of tokens and free requests.
+
+    The rule is in ``docs/guides/billing.md``: what was ``delivered`` is charged, however the reply
+    ended. Tokens are also charged if a target ``worked`` for a client that left, or for a
+    constraint that could not be kept.
+    """
+    return prompt + completion > 0 if worked else delivered and completion > 0
 
 
 class UsageStore(Protocol):

@@ -16,11 +16,10 @@ from msgspec import Struct, field
 
 from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceError
 from causerie.metering.contents import Contents
-from causerie.metering.ledger import INTERRUPTED, INTERRUPTED_WORDS
+from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, INTERRUPTED_WORDS, is_charged
 from causerie.protocol.events import FinishReason, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 
-CLIENT_GONE = 499
 _LEFT = "client_gone"
 _NOTHING = Usage(0, 0)
 _FREE = Decimal(0)
@@ -132,18 +131,14 @@ class Record(Struct):
         if self.code not in (None, _LEFT) and not outcome.delivered:
             self.first_token_seconds = None  # it stayed here
 
-    def charged_despite(self, failure: BaseException) -> bool:
-        """Return true if a request that ends in this failure is charged.
-
-        To be asked before it is settled; as :attr:`UsageRecord.charged` says of it later.
-        """
+    def charged_despite(self, failure: Exception) -> bool:
+        """Return true if a request that is not settled yet and ends in this failure is charged."""
         outcome = self.outcome
-        if outcome is None or not isinstance(failure, Exception):
-            return not isinstance(failure, Exception)
+        if outcome is None:
+            return False
         used = outcome.usage()
-        if isinstance(failure, ConstraintNotKept):
-            return used.prompt + used.completion > 0
-        return used.completion > 0 and outcome.delivered
+        worked = isinstance(failure, ConstraintNotKept)
+        return is_charged(used.prompt, used.completion, worked=worked, delivered=outcome.delivered)
 
     def ended(self, failure: BaseException) -> None:
         """The request did not end as it should; a cancellation is a client that has left, unless

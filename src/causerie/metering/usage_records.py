@@ -1,4 +1,4 @@
-"""Records of the ledger, made of those of the meter: at the end, and while a request runs."""
+"""Make records of the ledger from those of the meter, at the end and while a request runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _AT_ONCE = 100  # requests: each takes some 30 µs
 class RunningRequests:
     """Requests that run, with the records that they leave if this process ends before them.
 
-    ``write`` gets the record of a stream anew every few seconds, with what was delivered until
-    then. So of a stream at most the last seconds before a crash are not charged.
+    ``write`` is called with the record of each stream every few seconds, with the tokens that were
+    delivered until then. So a crash loses the charge of a stream's last seconds only.
     """
 
     def __init__(self, write: Callable[[Record, UsageRecord], None]) -> None:

@@ -111,7 +111,7 @@ def _route(
         model=model.id,
         places=tuple(told.placed(one) for one in prospects),
         left_out=tuple(told.left_out(whole, chosen, able, prospects, strict)),
-        changes=(*request.repairs, *model.changes(request)),
+        changes=(*request.changes, *model.changes(request)),
         hedge_seconds=model.hedge_seconds,
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )

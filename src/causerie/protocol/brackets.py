@@ -9,11 +9,7 @@ _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class Brackets:
-    """Finds the end of one object or array; each piece is read once.
-
-    ``closed``: its last bracket has come. ``empty``: nothing but white space has come. ``quoted``:
-    it is in the middle of a string.
-    """
+    """Finds the end of one object or array; each piece is read once."""
 
     __slots__ = ("_depth", "_escaped", "closed", "empty", "quoted")
 
@@ -21,8 +17,8 @@ class Brackets:
         self._depth = 0
         self.quoted = False  # in the middle of a string
         self._escaped = False  # behind a backslash in one
-        self.closed = False
-        self.empty = True
+        self.closed = False  # the last bracket has been read
+        self.empty = True  # nothing but white space has been read
 
     def read(self, text: str) -> int:
         """Read up to the end of the value, or of the text; return how much that is."""

@@ -79,7 +79,7 @@ class ChunkChoice(msgspec.Struct, kw_only=True, gc=False):
     logprobs: Logprobs | UnsetType = UNSET
     finish_reason: FinishReason | None = None
     verified: bool | UnsetType = UNSET
-    """False: the form that was asked for took too much work to check."""
+    """False if checking the reply against its response format took too much work."""
 
 
 class PromptDetails(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +133,7 @@ class CompletionChoice(msgspec.Struct, kw_only=True, gc=False):
     logprobs: Logprobs | None = None
     finish_reason: FinishReason
     verified: bool | UnsetType = UNSET
-    """False: the form that was asked for took too much work to check."""
+    """False if checking the reply against its response format took too much work."""
 
 
 class Completion(msgspec.Struct, kw_only=True, gc=False):

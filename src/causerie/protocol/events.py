@@ -76,14 +76,14 @@ class Finished(Struct, frozen=True, gc=False):
     reason: FinishReason
     choice: int = 0
     verified: bool = True
-    """False: it took too much work to check what was asked of its form."""
+    """False if checking the reply against its response format took too much work."""
 
 
 class Usage(Struct, frozen=True, gc=False):
     """Token counts of the whole request; ``completion`` includes ``reasoning``.
 
-    ``estimated`` where nobody counted prompt or completion for certain; ``impossible`` where the
-    target reported more than can be, of which the estimate is told instead.
+    ``estimated``: prompt or completion were not counted for certain. ``impossible``: the target
+    reported numbers that cannot be right, and they were estimated instead.
     """
 
     prompt: int

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 AROUND = 8
 """How many names are compared on each side in each of the two orders."""
+ALIKE = 0.65
+"""The distance up to which a word is taken for one of a few known ones."""
 _LONGEST = 200
 
 

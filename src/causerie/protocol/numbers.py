@@ -16,7 +16,7 @@ _MOST_DECIMALS = 30
 
 
 def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decimal:
-    """Return an amount of money from 0, or from its negative if ``signed``, to ``MOST_MONEY``.
+    """Return an amount of money from 0, or from ``-MOST_MONEY`` if ``signed``, to ``MOST_MONEY``.
 
     It has at most 30 decimals. Raises :class:`ValueError` for everything else.
     """

@@ -1,5 +1,4 @@
-"""Events in portions, so that other requests have their turn while many are handed on; and joined,
-so that many take little room."""
+"""Split batches of events, so that others have their turn, and join events, to save memory."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ from causerie.protocol.events import (
 
 PORTION = 64 * 1024
 """The size of what is handed on at once, about, in characters."""
+_EVENTS = 4096  # however short each is
 _TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
 _CALL_SIZE = 64  # likewise, as a call without its name and arguments
@@ -37,7 +37,7 @@ def in_portions(batch: Batch) -> list[Batch]:
     for event in batch:
         for piece in _pieces(event):
             size = _size(piece)
-            if size > room and portion:
+            if (size > room or len(portion) == _EVENTS) and portion:
                 portions.append(portion)
                 portion, room = [], PORTION
             portion.append(piece)
@@ -48,7 +48,7 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 
 def joined(events: Batch) -> list[Event]:
-    """Return the same events, with pieces of one text that follow each other as one."""
+    """Return the events with successive pieces of one text joined."""
     together: list[Event] = []
     for key, run in groupby(events, key=_text_that_goes_on):
         first, *others = run
@@ -62,7 +62,7 @@ def joined(events: Batch) -> list[Event]:
 
 
 def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
-    """Return what events have in common whose texts are one; ``None`` for other events."""
+    """Return the key that is common to the pieces of one text; ``None`` for other events."""
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice
@@ -79,7 +79,7 @@ def is_large(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
-    return sum(map(_size, batch)) > PORTION
+    return len(batch) > _EVENTS or sum(map(_size, batch)) > PORTION
 
 
 def _size(event: Event) -> int:

@@ -41,8 +41,6 @@ class Preferences(Struct, frozen=True):
     """Exclude providers that store prompts, or may."""
     sort: SortBy | None = None
     max_price: MostPrice = UNBOUNDED
-    dropped: tuple[str, ...] = ()
-    """Reports of unknown fields in it, or beside it, which were dropped."""
 
 
 INDIFFERENT = Preferences()

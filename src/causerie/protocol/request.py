@@ -195,7 +195,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     bounds: TokenBounds = UNBOUNDED  # of whoever is asked
     unlisted: Unlisted | None = None
     function_names: Mapping[str, str] = {}  # client's names of functions, where ours differ
-    repairs: Sequence[str] = ()  # changes made to the messages and names, as they were read
+    changes: Sequence[str] = ()  # made while it was parsed: repairs, names, dropped preferences
     strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The fields of the body that are known, as they came, to be passed on to providers.

@@ -12,6 +12,7 @@ import re
 from causerie.protocol.brackets import Brackets
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
+_FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
 DONE = BEFORE + b"[DONE]" + BEHIND
 _LINE_BYTES = 16  # that a line takes in addition to its text, so that empty ones are bounded, too
 PING = b": ping\n"  # one newline: an empty line after a comment breaks older clients
@@ -20,9 +21,6 @@ PING = b": ping\n"  # one newline: an empty line after a comment breaks older cl
 def encode(data: bytes) -> bytes:
     """One event; ``data`` is a single line (JSON as msgspec writes it has no line breaks)."""
     return BEFORE + data + BEHIND
-
-
-_FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
 
 
 class LineTooLong(ValueError):
@@ -78,7 +76,7 @@ class EventDecoder:
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
                 self._started = True
                 return events
-        if self._behind_cr or piece.find(b"\r") >= 0:
+        if piece and (self._behind_cr or piece.find(b"\r") >= 0):
             piece = self._with_line_feeds(piece)
         events = self._lines(piece)
         self._between = not self._rest and not self._data and not self._name
@@ -89,7 +87,8 @@ class EventDecoder:
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
-            if event := piece[6:-2].removesuffix(b"\r"):
+            event = piece[6:-2]
+            if event and event.find(b"\r") < 0:  # which ends a line as well
                 self._started = True
                 return event
         return None

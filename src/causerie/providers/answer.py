@@ -31,7 +31,7 @@ from causerie.providers.wire import (
 )
 
 _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
-_MOST_ECHOES = 64  # of reasoning behind text, that are looked for
+_MOST_COMPARED = 16 * 1024 * 1024  # characters of reasoning that repetitions are looked for in
 _TAGGED = "<think>{}</think>"
 
 
@@ -67,7 +67,7 @@ class AnswerStart(Struct, eq=False):
     _thoughts: StringIO = field(default_factory=StringIO)
     _echo: Echo | None = None  # of the reasoning, where the text begins
     _late_echo: Echo | None = None  # of the reasoning, behind text
-    _echoes: int = 0
+    _compared: int = 0  # characters of reasoning with which later text was compared
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
     _halves: dict[str, str] = {}  # first halves of characters, by the field whose text they end
@@ -148,10 +148,12 @@ class AnswerStart(Struct, eq=False):
     def _new_of(self, message: ProviderDelta) -> ProviderDelta:
         """Return what of a message has not come before."""
         thought, text = message.reasoning_content or message.reasoning or "", ""
-        known = self._thoughts.getvalue() if thought and not self.texts else thought
+        told_more = not self.texts and len(thought) > self.reasoned
+        known = self._thoughts.getvalue() if told_more else thought
         if message.content:
             text = _text_of(message.content)
-            text = Echo(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
+            if text.lstrip().startswith("<") and self._may_compare():
+                text = Echo(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
         before = self._said.getvalue() if self._message is None else self._message
         more, self._message = "", before
         if text.startswith(before):
@@ -234,14 +236,18 @@ class AnswerStart(Struct, eq=False):
     def _new_reasoning(self, text: str, *, last: bool) -> str:
         """Return what of reasoning behind the text repeats no earlier reasoning."""
         if self._late_echo is None or self._late_echo.repeated:
-            if self._echoes >= _MOST_ECHOES:
+            if not self._may_compare():
                 return text
-            self._echoes += 1
             self._late_echo = Echo(self._thoughts.getvalue())
             self._plain = False
             if last and self._thoughts.getvalue().endswith(text):
                 return ""
         return self._late_echo.feed(text)
+
+    def _may_compare(self) -> bool:
+        """Count a comparison with the reasoning; return false once they have been too many."""
+        self._compared += self.reasoned
+        return self._compared <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
         return self.reasoned == len(text) and self._thoughts.getvalue() == text
@@ -312,7 +318,8 @@ class AnswerStart(Struct, eq=False):
     def _without_echo(self, text: str) -> str:
         """Return the beginning of the text without the reasoning, which was said, between tags."""
         if self._echo is None:
-            if not text.isspace() and not text.lstrip().startswith("<"):
+            tagged = text.isspace() or text.lstrip().startswith("<")
+            if not tagged or not self._may_compare():
                 return text
             self._echo = Echo(_TAGGED.format(self._thoughts.getvalue()))
         new = self._echo.feed(text)
@@ -323,9 +330,11 @@ class AnswerStart(Struct, eq=False):
         if (
             said.content
             and not (said.reasoning_content or said.reasoning)
-            and (self._halves.keys() & {"reasoning_content", "reasoning"})
+            and (ended := self._halves.keys() & {"reasoning_content", "reasoning"})
         ):
-            said.reasoning_content = self._joined("reasoning_content", "")
+            for name in ended:
+                del self._halves[name]
+            said.reasoning_content = "\ufffd"
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
             text = getattr(said, name)
             if isinstance(text, str):

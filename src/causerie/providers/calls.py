@@ -12,14 +12,16 @@ a call is held until that is decided.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from causerie.errors import UpstreamFailed
+from causerie.errors import UnusableOutput
 from causerie.protocol.body_types import MAX_NAME
 from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
@@ -28,7 +30,10 @@ from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.providers.wire import ProviderCall
 
+_encode = msgspec.json.Encoder(order="sorted").encode
+_NO_ARGUMENTS = b"none"  # as a meaning
 _MOST = 1024  # calls of a choice, those that only repeat others included
+_MOST_COMPARED = 128 * 1024
 
 
 def new_call_id() -> str:
@@ -76,7 +81,14 @@ class _Open:
     opened: bool = False
     """The arguments begin as an object does."""
     whole: bool = False
+    meaning: bytes = b""
+    """Of the whole arguments, once it was asked for."""
     brackets: Brackets = field(default_factory=Brackets)
+
+    @property
+    def ended(self) -> bool:
+        """Return true if the arguments are whole, or have not begun."""
+        return self.whole or self.brackets.empty
 
     @property
     def is_amid(self) -> bool:
@@ -93,7 +105,7 @@ class _Open:
         self.text.append(text if end == len(text) else text[:end])
         if brackets.closed:
             if not is_object("".join(self.text)):
-                raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")
+                raise UnusableOutput("The provider sent a call whose arguments are no JSON object.")
             self.whole = True
         return end
 
@@ -101,17 +113,20 @@ class _Open:
         """Return true if what there is of the arguments begins those of a whole call."""
         return "".join(other.text).startswith("".join(self.text))
 
-    def says(self, name: str | None, arguments: str) -> bool:
-        """Return true if a whole call says the same."""
-        return self.whole and name == self.name and _parsed(arguments) == _parsed(*self.text)
+    @property
+    def said(self) -> tuple[str, bytes]:
+        """The name and what the arguments mean, of a call that is whole or has none."""
+        if self.whole and not self.meaning:
+            self.meaning = _meaning("".join(self.text))
+        return self.name, self.meaning or _NO_ARGUMENTS
 
 
 class ChoiceCalls:
     """The calls of one choice; ``functions`` are those of the request."""
 
     __slots__ = (
-        "_begun", "_by_id", "_by_place", "_choice", "_functions", "_ids", "_open", "_unstarted",
-        "size", "started",
+        "_begun", "_by_id", "_by_place", "_choice", "_compared", "_functions", "_ids", "_open",
+        "_unstarted", "size", "started",
     )  # fmt: skip
 
     def __init__(self, choice: int, ids: ConversationCallIds, functions: Collection[str]) -> None:
@@ -121,6 +136,7 @@ class ChoiceCalls:
         self._open: list[_Open] = []
         self._unstarted: list[_Open] = []  # for the client, without those that may be repetitions
         self._begun = 0
+        self._compared = 0  # calls that the calls of messages were compared with
         self._by_id: dict[str, _Open] = {}
         self._by_place: dict[int, _Open] = {}
         self.started = 0
@@ -128,20 +144,22 @@ class ChoiceCalls:
         """Characters of names and arguments that have gone out."""
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
-        """Read pieces of calls; raises :class:`UpstreamFailed` for what can be none."""
+        """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
         for call in calls:
             self._advance(self._find(call), call, events)
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
-        before = [each for each in self._open if each.whole or each.brackets.empty]
+        self._compared += len(self._open)
+        if self._compared > _MOST_COMPARED:
+            raise UnusableOutput("The provider repeated its calls too often.")
+        before = Counter(each.said for each in self._open if each.ended)
         for call in calls:
-            name, text = _name(call), _arguments(call)
-            same = next((each for each in before if _is_same(each, name, text)), None)
+            said = _name(call), _meaning(_arguments(call))
             known = self._by_id.get(call.id or "")
-            if same is not None:
-                before.remove(same)
-            elif known is None or not _is_same(known, name, text):
+            if before[said]:
+                before[said] -= 1
+            elif known is None or not known.ended or known.said != said:
                 self._advance(self._new(call), call, events)
 
     def arguments(self) -> str:
@@ -149,7 +167,7 @@ class ChoiceCalls:
         return "".join("".join(each.text) for each in self._open)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:
-        """End all calls, which are whole unless ``cut``; raises :class:`UpstreamFailed`."""
+        """End all calls, which are whole unless ``cut``; raises :class:`UnusableOutput`."""
         for current in self._open:
             if current.brackets.empty:
                 current.text.clear()
@@ -169,9 +187,9 @@ class ChoiceCalls:
 
     def _check_end(self, current: _Open) -> None:
         if current.name not in self._functions:
-            raise UpstreamFailed("The provider sent a call that names no function.")
+            raise UnusableOutput("The provider sent a call that names no function.")
         if current.text and not current.whole:
-            raise UpstreamFailed("The provider broke its reply off amid a call.")
+            raise UnusableOutput("The provider broke its reply off amid a call.")
 
     def _find(self, call: ProviderCall) -> _Open:
         found = self._addressed(call)
@@ -220,7 +238,7 @@ class ChoiceCalls:
     def _opened(self, made: _Open) -> _Open:
         self._begun += 1
         if self._begun > _MOST:
-            raise UpstreamFailed(f"The provider made more than {_MOST} calls in one reply.")
+            raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
         self._open.append(made)
         return made
 
@@ -242,10 +260,10 @@ class ChoiceCalls:
         if call.index is not None:
             self._by_place.setdefault(call.index, current)
         name = _name(call)
-        if name and name != current.name:
+        if name and (name != current.name or name not in self._functions):
             current.name = self._joined(current, name) if current.name else name
             if not any(each.startswith(current.name) for each in self._functions):
-                raise UpstreamFailed("The provider called a function that the request has not.")
+                raise UnusableOutput("The provider called a function that the request has not.")
         current.extra = call.extra_content or current.extra
         text = _arguments(call)
         if not text:
@@ -260,7 +278,7 @@ class ChoiceCalls:
 
     def _judged(self, current: _Open, repeated: _Open) -> _Open:
         """Return a call that turned out to be another one, or the one that it repeats."""
-        if repeated.says(current.name, "".join(current.text)):
+        if repeated.said == current.said:
             self._open.remove(current)
             self._readdress(current, repeated)
             return repeated
@@ -313,10 +331,13 @@ def _arguments(call: ProviderCall) -> str:
     return arguments or ""
 
 
-def _is_same(before: _Open, name: str, arguments: str) -> bool:
-    if before.brackets.empty:
-        return before.name == name and arguments.strip() in ("", "{}", "null")
-    return before.says(name, arguments)
+def _meaning(arguments: str) -> bytes:
+    """Return a digest that arguments have in common which say the same."""
+    if arguments.strip() in ("", "{}", "null"):
+        return _NO_ARGUMENTS
+    value = _parsed(arguments)
+    plain = arguments.encode("utf-8", "replace") if value is None else _encode(value)
+    return hashlib.blake2b(plain, digest_size=16).digest()
 
 
 def _parsed(*texts: str) -> object:
@@ -333,4 +354,4 @@ def _meant(arguments: str) -> list[str]:
         return [value]
     if arguments.strip() == "null" or (isinstance(value, str) and not value.strip()):
         return []
-    raise UpstreamFailed("The provider sent a call whose arguments are no JSON object.")
+    raise UnusableOutput("The provider sent a call whose arguments are no JSON object.")

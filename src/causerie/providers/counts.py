@@ -8,8 +8,8 @@ characters, which is the same for a stream and a plain reply. If the total is th
 completion and reasoning, the completion was reported without the reasoning. If more of the prompt
 was cached than it has tokens, it was reported without these.
 
-A number is believed only if it is possible by what came and by the limits of the request and of the
-model. Else it is as if it had not been told.
+A number that is impossible, by the bytes that came or by the limits of request and model, counts as
+not reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from causerie.providers.wire import ProviderUsage
 _CHARACTERS = 4  # a token, about
 _OF_ONE = 8  # characters a piece: more are more than one token
 UNSHOWN = 128
-"""Tokens of a reply that need not show in it: marks of its parts."""
+"""Most tokens of a reply that are not visible in it, such as the marks of its parts."""
 _MARGIN = 16  # tokens beyond a limit: ends that some servers count in addition
 BELIEVED_PROMPT = 131_072
 """Tokens that a server may add to a prompt: its own instructions, results of its own searches."""

@@ -1,12 +1,12 @@
-"""The repetition of a text that was said before, told from new text however both are cut."""
+"""Recognize the repetition of an earlier text, however both are cut into pieces."""
 
 from __future__ import annotations
 
 
 class Echo:
-    """Compares what comes with one text; white space does not count.
+    """Compares new pieces with an earlier text; white space does not count.
 
-    ``over``: it is known whether the text is ``repeated``.
+    ``over``: the comparison has ended. ``repeated``: its result.
     """
 
     __slots__ = ("_at", "_held", "_text", "over", "repeated")
@@ -19,7 +19,7 @@ class Echo:
         self.repeated = False
 
     def feed(self, text: str) -> str:
-        """Return what is new: nothing yet, what follows the repetition, or all if it is none."""
+        """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
         squeezed, left = _squeezed(text), len(self._text) - self._at
@@ -34,7 +34,7 @@ class Echo:
         return _behind(text, left).lstrip()
 
     def end(self) -> str:
-        """Return what was held because it might have been a repetition."""
+        """End the comparison; return the text that was held back."""
         self.over = True
         held = "".join(self._held)
         self._held.clear()

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from causerie.errors import UpstreamFailed
+from causerie.errors import UnusableOutput, UpstreamFailed
 from causerie.protocol.events import FinishReason
 
-Meaning = Literal["stop", "length", "tool_calls", "content_filter", "failed"]
+Meaning = Literal["stop", "length", "tool_calls", "content_filter", "failed", "unusable"]
 
 WORDS: Mapping[str, Mapping[Meaning, Sequence[str]]] = {
     "OpenAI": {
@@ -34,7 +34,7 @@ WORDS: Mapping[str, Mapping[Meaning, Sequence[str]]] = {
     "Amazon Bedrock": {
         "stop": ("finish", "finished"),
         "content_filter": ("guardrail_intervened", "content_filtered"),
-        "failed": ("malformed_model_output", "malformed_tool_use"),
+        "unusable": ("malformed_model_output", "malformed_tool_use"),
     },
     "Google Gemini and Vertex AI": {
         "stop": ("finish_reason_stop",),
@@ -44,10 +44,11 @@ WORDS: Mapping[str, Mapping[Meaning, Sequence[str]]] = {
             "image_safety", "image_prohibited_content", "image_recitation", "language",
             "finish_reason_safety",
         ),
-        "failed": (
+        "unusable": (
             "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls",
-            "missing_thought_signature", "malformed_response", "no_image", "image_other", "other",
+            "malformed_response",
         ),
+        "failed": ("missing_thought_signature", "no_image", "image_other", "other"),
     },
     "Azure": {"content_filter": ("responsible_ai_policy_violation",)},
     "Mistral": {"length": ("model_length",), "failed": ("error",)},
@@ -65,7 +66,7 @@ WORDS: Mapping[str, Mapping[Meaning, Sequence[str]]] = {
     "Alibaba DashScope": {"content_filter": ("data_inspection_failed", "datainspectionfailed")},
     "Baidu Qianfan": {"stop": ("normal",)},
     "Together, Fireworks and Text Generation Inference": {"stop": ("eos", "eos_token")},
-    "Groq": {"failed": ("tool_use_failed", "json_validate_failed")},
+    "Groq": {"unusable": ("tool_use_failed", "json_validate_failed")},
     "vLLM and SGLang": {"failed": ("abort",)},
     "gateways": {
         "content_filter": (
@@ -102,8 +103,11 @@ def later(before: str | None, reason: str) -> str:
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
     word = word_of(reason)
-    if _MEANINGS.get(word) == "failed":
+    meaning = _MEANINGS.get(word)
+    if meaning == "failed":
         raise UpstreamFailed("The provider broke its reply off.")
+    if meaning == "unusable":
+        raise UnusableOutput("The provider broke its reply off, which is no valid call.")
     return word
 
 

@@ -38,7 +38,7 @@ _DONE = b"[DONE]"
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Of one event of a stream, or of a plain reply."""
+"""Most bytes of one event of a stream, or of a plain reply."""
 
 
 class Incoming(Struct, eq=False):
@@ -95,7 +95,13 @@ class Incoming(Struct, eq=False):
             if data.strip() == _DONE:
                 self._end(events)
                 return
-            chunk, mended = self._chunk(data)
+            try:
+                chunk, mended = self._chunk(data)
+            except UpstreamFailed:
+                if b"\n" not in data:
+                    raise
+                self.feed(data.split(b"\n"), events)  # no empty lines stood between events
+                continue
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
             if chunk.choices:
@@ -125,7 +131,11 @@ class Incoming(Struct, eq=False):
         if self.request.n > 1:
             _tell_apart(choices)
         for choice in choices:
-            answer = answers.get(choice.index) or self._answer(choice.index)
+            answer = answers.get(choice.index)
+            if answer is None:
+                if len(answers) >= self.request.n:
+                    continue  # nobody asked for one more
+                answer = self._answer(choice.index)
             answer.read(choice, events, mended=mended)
         if len(events) > before:
             self._pieces += 1

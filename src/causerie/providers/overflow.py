@@ -83,6 +83,7 @@ WORDINGS: tuple[tuple[str, str], ...] = (
     ("Cohere", "total number of tokens in the prompt cannot exceed {context}"),
     ("Cohere", "size limit exceeded by {over} tokens…limit for this model is {context} tokens"),
     ("Cohere", "size limit exceeded by {over} tokens"),
+    ("SiliconFlow", "length of prompt_tokens ({prompt}) must be less than max_seq_len ({context})"),
     ("Poolside", "Input length {prompt} exceeds the maximum allowed input length of {context} "
      "tokens"),
     ("others", "Input length ({prompt}) exceeds model's maximum context length ({context})"),

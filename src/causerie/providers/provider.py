@@ -104,7 +104,7 @@ class Provider:
         slots: RequestSlots | None = None,
     ) -> None:
         self.max_reply_bytes = MAX_REPLY_BYTES
-        """Of one streamed reply, decoded."""
+        """Most bytes of one streamed reply, decoded."""
         self.candid = False
         self.name = name
         self.dialect = dialect
@@ -166,7 +166,7 @@ class Provider:
         return self.private(failure)
 
     def private(self, failure: ServiceError) -> ServiceError:
-        """Return the failure without the key, which a provider may have quoted."""
+        """Return the failure after removing our key, which the provider may have quoted."""
         failure.message = without(failure.message, self._credential)
         if (code := failure.metadata.get("upstream_code")) != without(str(code), self._credential):
             failure.metadata.pop("upstream_code", None)

@@ -142,9 +142,9 @@ def _refusal(
 def _about_us(
     status: int, error: Mapping[str, object], delay: int | None
 ) -> tuple[str, ErrorClass] | None:
-    """Return what is wrong with our key, account or address, by the status or in words.
+    """Return what is wrong with our key, account or address, by the status or by words.
 
-    A quota with a time to wait is one that is filled again: a limit.
+    A quota with a time to wait is a rate limit.
     """
     marks, words = _marks(error), str(error.get("message"))
     if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
@@ -183,7 +183,7 @@ def _delays(answer: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _fields(error: object) -> dict[str, Any]:
-    """The error as an object: some servers send only words, some put them under ``detail``."""
+    """The error as an object: some servers send only words, or put them under another name."""
     if isinstance(error, str):
         return {"message": error}
     if not isinstance(error, dict):
@@ -198,7 +198,8 @@ def _fields(error: object) -> dict[str, Any]:
         if faults := _faults(told):
             words = "; ".join(f"{place}: {what}" for place, what in faults)
             return {**error, "message": words, "param": error.get("param") or faults[0][0]}
-    return error
+    listed = error.get("errors")
+    return {**error, **_fields(listed[0])} if isinstance(listed, list) and listed else error
 
 
 def _faults(told: object) -> list[tuple[str, str]]:
@@ -284,5 +285,5 @@ def _is_full(
 ) -> bool:
     if status in _FULL or (status == 413 and _marks(error) & _RATE_LIMITED):
         return True
-    loads = "retry-after" in headers or delay is not None or error.get("type") in _LOADING
+    loads = "retry-after" in headers or delay is not None or bool(_marks(error) & _LOADING)
     return status == 503 and loads

@@ -1,8 +1,8 @@
-"""How long a provider that is full wants to be left alone, wherever it says so.
+"""Read how long to wait before a provider that has no room is asked again.
 
 In this order: ``retry-after-ms``, ``Retry-After`` (RFC 9110, section 10.2.3), the error in the
 body (``google.rpc.RetryInfo``, ``retry_after``, "try again in 20s"), and the headers that say when
-a limit is reset. What has not exactly the form that its place demands says nothing.
+a limit is reset. A value that has not exactly the form of its place is ignored.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _EPOCH = (
 
 
 def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
-    """Return whole seconds to wait, rounded up and bounded; ``None`` if nothing says it.
+    """Return whole seconds to wait, rounded up and bounded; ``None`` if they are not given.
 
-    ``headers`` are by lower-case name. Moments are compared with the server's own clock where it
-    tells it.
+    ``headers`` are by lower-case name. Moments are compared with the server's ``Date`` if there is
+    one.
     """
     now = _date(headers.get("date", "")) or datetime.now(UTC)
     for seconds in _said(headers, error, now):
@@ -119,7 +119,7 @@ def _seconds(part: str) -> float:
 
 
 def _reset(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return seconds until the limits that are used up are reset; of none such, the soonest."""
+    """Return seconds until all used-up limits are reset; if none is, until the next reset."""
     waits: list[tuple[bool, float]] = []
     for name, value in headers.items():
         if _RESET.fullmatch(name) and (seconds := _to_reset(value.strip(), now)) is not None:

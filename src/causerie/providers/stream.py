@@ -21,7 +21,7 @@ from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _NEVER = float("inf")
-_AT_ONCE = 64 * 1024  # bytes: what is read of a body before others have their turn
+_AT_ONCE = 16 * 1024  # bytes: what is read of a body before others have their turn
 _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 

@@ -168,6 +168,17 @@ _strictly = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
 
+class _Telling(Struct, gc=False):
+    """An object that may be an error; others, which may be large, are only read over."""
+
+    message: msgspec.Raw = msgspec.Raw()
+    object: msgspec.Raw = msgspec.Raw()
+    detail: msgspec.Raw = msgspec.Raw()
+
+
+_telling = msgspec.json.Decoder(_Telling).decode
+
+
 class NoJson(ValueError):
     """The text is no JSON."""
 
@@ -337,9 +348,13 @@ def _nonsense(told: float | str | dict[str, Any]) -> bool:
 
 def _error(data: bytes) -> object:
     """Return an error that stands at the top of an object without choices."""
-    found = msgspec.json.decode(data)
-    if not isinstance(found, dict):
+    try:
+        telling = _telling(data)
+    except msgspec.ValidationError:  # no object
         return None
+    if not any(structs.astuple(telling)):
+        return None
+    found = msgspec.json.decode(data)
     code = next((found[name] for name in _CODES if not is_nothing(found.get(name))), None)
     told = isinstance(found.get("message"), str) and code is not None and str(code) != "200"
     told = told or found.get("object") == "error" or isinstance(found.get("detail"), str | list)

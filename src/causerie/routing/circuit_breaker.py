@@ -10,9 +10,9 @@ off is broken too.
 One failure is enough for a target that has answered nothing lately. While an active check fails,
 the target stays down; no request tries it before a check has succeeded.
 
-A target that rejects what it is asked, whoever asks (the key, the model, what is paid for), is
-there, so no check can tell that it does. After ``THRESHOLD`` rejections in a row it is rejecting,
-until a reply starts: one request tries it about once a minute.
+A target may reject every request (because of its key, model or account) while all health checks
+succeed. After ``THRESHOLD`` rejections in a row its state is rejecting until a reply starts; about
+once a minute one request tries it.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class CircuitBreaker:
 
     @property
     def rejections(self) -> int:
-        """Rejections in a row."""
+        """Number of rejections in a row."""
         return self._rejections
 
     @property
     def rejecting(self) -> bool:
-        """Return true until a reply starts, also while one request tries it."""
+        """Return true after enough rejections, until a reply starts."""
         return self._rejections >= THRESHOLD
 
     def state(self) -> State:
@@ -119,14 +119,14 @@ class CircuitBreaker:
         self._trial_until = 0.0
 
     def answers(self) -> None:
-        """A reply has started."""
+        """Record that a reply has started."""
         if not self.well:
             self._rejections = 0
             self._rejected_until = 0.0
             self._is_there()
 
     def refuses(self) -> None:
-        """It has refused a request for what that one says, so it is there."""
+        """Record that it refused one request for its content, so that it is reachable."""
         if not self.well:
             self._is_there()
 
@@ -137,7 +137,7 @@ class CircuitBreaker:
         self.well = not self._failures and not self._rejections
 
     def rejects(self, reason: str) -> None:
-        """It has refused what any request asks of it: the key, the model, or the account."""
+        """Record that it refused a request because of our key, the model or our account."""
         self._is_there()
         self._rejections += 1
         self.well = False
@@ -181,17 +181,6 @@ class CircuitBreaker:
         longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)
         self._waits = min(self._waits + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
-
-    def told_down(self, seconds: float, reason: str) -> None:
-        """Somebody else found it down: let nobody try it for ``seconds``, then one request."""
-        if self.open:
-            return  # what was found here counts
-        self._failures = max(self._failures, THRESHOLD)
-        self.open = True
-        self.well = False
-        self.reason = reason
-        self._trial_until = 0.0
-        self._down_until = self.clock() + min(seconds, LONGEST_WAIT_SECONDS)
 
     def full(self, seconds: float, reason: str) -> None:
         """It takes no more for ``seconds``."""

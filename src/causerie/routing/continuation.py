@@ -21,13 +21,14 @@ from causerie.protocol.partial import Partial, PartialCall, Trail
 _UNCUT = ("stop", "tool_calls")
 _At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
+LONG = 16  # events of a batch; a longer one is put together with the others at once
 
 
 class Passed(Struct):
     """The events of one reply that went out, over all targets that made it.
 
-    Batches that are passed on are appended to ``batches``; once these are ``MANY`` they are to be
-    put together.
+    Batches that are passed on are appended to ``batches``. Once these are ``MANY``, or one is
+    longer than ``LONG``, they are to be put together.
     """
 
     batches: list[Batch] = []

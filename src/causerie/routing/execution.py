@@ -32,7 +32,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.routing.attempt import Attempt
-from causerie.routing.continuation import MANY, Passed, added
+from causerie.routing.continuation import LONG, MANY, Passed, added
 from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import SLOWER, TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
@@ -164,7 +164,7 @@ class Execution(TargetSelector, eq=False):
         self._full = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
-        if len(batches) >= MANY:
+        if len(batches) >= MANY or len(batch) > LONG:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)

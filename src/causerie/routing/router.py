@@ -21,39 +21,10 @@ from causerie.routing.explain import RankedTarget, explain
 from causerie.routing.hedge import Hedges
 from causerie.routing.last_targets import LastTargets
 from causerie.routing.order import affinity_key
-from causerie.routing.reported_stats import ReportedLatencyStats
 from causerie.routing.target import AdmissionQueue, Target
 from causerie.routing.target_state import TargetState, TargetStatus
 
 _BUDGET = RetryBudget()
-
-BeginTarget = Callable[
-    [str, Target, AdmissionQueue | None, Callable[[], float], Callable[[], float]], TargetState
-]
-"""Makes the state of a target from its name, itself, its queue, a clock and a source of chance."""
-
-
-def begin_target(
-    name: str,
-    target: Target,
-    admission_queue: AdmissionQueue | None,
-    clock: Callable[[], float],
-    chance: Callable[[], float],
-) -> TargetState:
-    """The state of a target that nothing is known of yet."""
-    return TargetState(name, target, admission_queue, CircuitBreaker(clock, chance))
-
-
-def begin_reported_target(
-    name: str,
-    target: Target,
-    admission_queue: AdmissionQueue | None,
-    clock: Callable[[], float],
-    chance: Callable[[], float],
-) -> TargetState:
-    """The state of a target whose measurements are reported to other replicas."""
-    breaker = CircuitBreaker(clock, chance)
-    return TargetState(name, target, admission_queue, breaker, ReportedLatencyStats(clock))
 
 
 class Router:
@@ -69,7 +40,6 @@ class Router:
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.begin_target: BeginTarget = begin_target  # of one that is new or has changed
         self._context = RoutingContext(
             {}, budget, Hedges(), clock, chance or random.Random().random, pause, LastTargets()
         )
@@ -89,9 +59,8 @@ class Router:
                 or target_state.target is not target
                 or target_state.admission_queue is not admission_queue
             ):
-                target_state = self.begin_target(
-                    name, target, admission_queue, context.clock, context.chance
-                )
+                breaker = CircuitBreaker(context.clock, context.chance)
+                target_state = TargetState(name, target, admission_queue, breaker)
             target_states[name] = target_state
         self._context = structs.replace(context, target_states=target_states)
 
@@ -103,7 +72,6 @@ class Router:
         This one stays as it is, for requests that have it already.
         """
         other = Router({})
-        other.begin_target = self.begin_target
         other._context = self._context
         other.replace(targets, admission_queues)
         return other

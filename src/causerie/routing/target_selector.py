@@ -60,7 +60,6 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
     uncounted: int = 0  # of those tried, who cost nothing of the budget
-    reached: bool = False  # whether a target has had the request
     _seconds: float = 0.0  # in which nobody answered
     _hedge: Attempt | None = None  # the second who was asked, where the first was slow
 
@@ -72,6 +71,11 @@ class TargetSelector(Struct, eq=False):
 
     def spent(self) -> bool:
         return self._left < 1 or self._seconds >= self.context.budget.seconds
+
+    @property
+    def reached(self) -> bool:
+        """Return true if a target has had the request."""
+        return self.attempt is not None or any(one.reached for one in self.tried)
 
     @property
     def _left(self) -> int:
@@ -125,7 +129,7 @@ class TargetSelector(Struct, eq=False):
                 self._abandoned(attempt)
                 raise
             else:
-                self.attempt, self.reached = attempt, True
+                self.attempt = attempt
                 self._served(attempt.target_state.name)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
@@ -222,7 +226,6 @@ class TargetSelector(Struct, eq=False):
             self.attempt = attempt  # its work is charged
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self.uncounted += at_once
-        self.reached = self.reached or attempt.reached
         if attempt.partial is None:
             self.served_by = attempt.target  # nobody has answered yet
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import structlog
 from msgspec import Struct
 
-from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.errors import ErrorClass, Overloaded, RateLimited, ServiceError, UpstreamFailed
 from causerie.protocol.call_class import CallClass
 from causerie.protocol.target_stats import TargetStats
 from causerie.routing.call_stats import CallStats
@@ -95,7 +95,7 @@ class TargetState:
         elif isinstance(failure, (Overloaded, RateLimited)):
             if not _is_bound_of_ours(failure):
                 self.breaker.full(wait_of(failure), reason)
-        elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
+        elif isinstance(failure, UpstreamFailed) and not _is_answered(failure):
             failure.metadata.setdefault("target", self.name)
             was_open = self.breaker.open
             self.breaker.failed(reason, proven=self.proven)
@@ -121,12 +121,6 @@ class TargetState:
         was_open = self.breaker.open
         self.breaker.absent(cause_of(failure), proven=self.proven)
         self._tell_opening(failure, was_open=was_open)
-
-    def told_down(self, seconds: float, reason: str) -> None:
-        """Another replica found it down: let nobody try it for ``seconds``."""
-        if not self.breaker.open:
-            self.breaker.told_down(seconds, reason)
-            log.warning("target down", target=self.name, code=reason, reason="another replica")
 
     def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
         """Log once why the target is down. The cause names host and port, never a secret."""
@@ -199,7 +193,12 @@ def _is_bound_of_ours(failure: ServiceError) -> bool:
     return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
 
 
-def _is_refusal(failure: ServiceError) -> bool:
-    """Return true if the target refused with a status below 500; 408 means that it was too slow."""
+def _is_answered(failure: ServiceError) -> bool:
+    """Return true if the target did its part: a status below 500, or output that is no answer.
+
+    408 means that it was too slow.
+    """
+    if failure.error_class is ErrorClass.UNUSABLE_OUTPUT:
+        return True
     status = failure.metadata.get("upstream_status")
     return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"

@@ -1,9 +1,9 @@
 """Long work of one request, done off the event loop so that the other requests go on.
 
 There are two threads for it, however many requests are large, and one caller has at most one of
-them: callers take turns, so whoever sends much large work waits for himself. Python runs one thread
-at a time: alongside a busy thread the event loop waits a few milliseconds for its turn, alongside
-many of them it would wait as much for each. A single native call keeps the turn to itself, so each
+them: callers take turns, so a caller with much large work delays only its own. Python runs one
+thread at a time: alongside a busy thread the event loop waits a few milliseconds for its turn,
+alongside many of them as much for each. A single native call keeps the turn to itself, so each
 must be bounded by whoever makes it.
 """
 
@@ -45,7 +45,7 @@ class FairThreads:
         """Callers of whom a job is being done."""
 
     def submit(self, caller: str, work: Callable[[], _Made]) -> Future[_Made]:
-        """Do work for a caller once it is that one's turn."""
+        """Queue work of a caller."""
         job = Future[_Made]()
         with self._lock:
             self._waiting.setdefault(caller, deque()).append((job, work))

@@ -1,4 +1,4 @@
-"""IP addresses that belong to nobody's own network."""
+"""Tell public IP addresses from those of private networks and of clouds."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.lines import Path as KeyPath
@@ -40,7 +40,7 @@ def _endpoint(
     parameters = HONOURED | HINTS
     for name in endpoint.supported_parameters or ():
         if name not in parameters:
-            near = difflib.get_close_matches(name, parameters, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            near = nearest(name, parameters, ALIKE)
+            hint = f"; did you mean `{near}`?" if near else ""
             advice = f'"{name}" is no parameter of a request{hint}'
             yield Broken((*at, "supported_parameters"), advice)

@@ -6,7 +6,6 @@ configuration reference use the same words.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec.structs import FieldInfo
 
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.lines import Path
 from causerie.settings.problems import Problem, dotted
 
@@ -111,9 +111,9 @@ class SettingsDecoder:
             return _WRONG
 
     def _unknown(self, path: Path, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        advice = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
-        meant = near[0] if near and near[0] not in table else key
+        near = nearest(key, known, ALIKE)
+        advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
+        meant = near if near and near not in table else key
         self.faults.append((*path, meant))
         self._tell((*path, key), f"is not a setting; {advice}")
 

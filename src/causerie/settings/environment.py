@@ -14,9 +14,11 @@ from causerie.settings.problems import Problem, SettingsError
 PREFIX = "CAUSERIE_"
 CONFIG = "CAUSERIE_CONFIG"
 CLIENT_KEY = "CAUSERIE_API_KEY"
+WORKER = "CAUSERIE_WORKER"
 ELSEWHERE = {
     CONFIG,
     CLIENT_KEY,
+    WORKER,
     "CAUSERIE_TEMPLATES",
     "CAUSERIE_TEST_GGUF",
     "CAUSERIE_TEST_VLLM",
@@ -31,6 +33,11 @@ def variables() -> Mapping[str, str]:
 def client_key() -> str | None:
     """The key that ``causerie chat`` sends, or ``None``."""
     return os.environ.get(CLIENT_KEY, "").strip() or None
+
+
+def worker() -> str | None:
+    """The place that the supervisor of workers gives this process, or ``None``."""
+    return os.environ.get(WORKER)
 
 
 def expanded(path: str) -> Path:

@@ -1,4 +1,4 @@
-"""What an operator should know of settings that hold: who may spend money, and who pays for it."""
+"""Warnings about valid settings: who may spend money, and who pays for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAMED = 5
 
 
 def notes(settings: Settings) -> Iterator[str]:
-    """Yield sentences on what is allowed to people whom nobody has chosen."""
+    """Yield warnings about what strangers may do."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
     yield from _unlimited_free_models(settings, found)
     if _may_sign_up(settings, found):
-        yield _of_newcomers(settings.console.new_project_budget)
+        yield _newcomers_budget(settings.console.new_project_budget)
         yield from _without_price(settings, found)
 
 
@@ -27,7 +27,7 @@ def _may_sign_up(settings: Settings, found: list[DoorAddress]) -> bool:
     return bool(found) and settings.console.enabled and (settings.console.sign_up or by_identity)
 
 
-def _of_newcomers(budget: str) -> str:
+def _newcomers_budget(budget: str) -> str:
     if budget == UNLIMITED:
         return (
             "People may sign up, and their projects may spend without limit at your providers; "
@@ -66,7 +66,7 @@ def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str
 
 
 def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
-    """Yield a sentence for own models of `:free` variants that another door has, too."""
+    """Yield a warning for own models of `:free` variants that another door has, too."""
     free = {
         endpoint.model
         for entry in settings.catalog

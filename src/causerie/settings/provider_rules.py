@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from causerie.protocol.image_hosts import is_host
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.protocol.parsing.known import lists, privilege_in
 from causerie.protocol.parsing.privileged import PRIVILEGES
 from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
@@ -76,12 +76,12 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
 def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     """Check that the known provider and the dialect exist, and fit the version."""
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
-        near = difflib.get_close_matches(provider.known, KNOWN_PROVIDERS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KNOWN_PROVIDERS)}"
+        near = nearest(provider.known, KNOWN_PROVIDERS, ALIKE)
+        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(KNOWN_PROVIDERS)}"
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
     if provider.dialect not in DIALECTS:
-        near = difflib.get_close_matches(provider.dialect, DIALECTS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
+        near = nearest(provider.dialect, DIALECTS, ALIKE)
+        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(DIALECTS)}"
         yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
     elif provider.api_version is not None and not DIALECTS[provider.dialect].api.version:
         words = f'dialect "{provider.dialect}" has no `api-version`; leave it out'
@@ -124,8 +124,8 @@ def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
     known = HONOURED | HINTS
     for name in model.supported_parameters or ():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            near = nearest(name, known, ALIKE)
+            hint = f"; did you mean `{near}`?" if near else ""
             yield Broken(
                 (*at, "supported_parameters"), f'"{name}" is no parameter of a request{hint}'
             )

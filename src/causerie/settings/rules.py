@@ -5,7 +5,6 @@ Each rule names the error in a tree whose values are each fine alone.
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from causerie.chat.formats.registry import FORMATS
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.addresses import has_accounts
 from causerie.settings.alerts import alert_rules
 from causerie.settings.catalog_rules import catalog_rules
@@ -32,6 +32,7 @@ from causerie.settings.shared import shared_rules
 from causerie.settings.store import store_rules
 from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.vllm_rules import vllm_rules
+from causerie.settings.workers import worker_rules
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
@@ -52,6 +53,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
     yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
+    yield from worker_rules(settings)
     yield from logo_rules(settings.branding.logos)
     yield from public_chat_rules(settings.public_chat, settings.catalog)
     if settings.tracing.address is not None:
@@ -132,8 +134,8 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
 
 def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names)}"
+        near = nearest(name, names, ALIKE)
+        hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 

@@ -65,7 +65,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description="Further host names of the service, like its name inside a cluster. Doors "
             "without keys, `/`, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
-            "name that is not configured, but to IP addresses and names without dots."
+            "name that is not configured, but to IP addresses, names without dots and, at an "
+            "address that is not public, `*.local` and `host.docker.internal`."
         ),
     ] = ()
     origins: Annotated[
@@ -113,10 +114,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=63)] | Literal["auto"],
         Meta(
-            description="Processes that answer requests for models of providers, and for own "
-            'models of vLLM; `"auto"`: one for each core. Limits, budgets, breakers and places at '
-            "providers are counted for all of them together. 1: the service is one process. "
-            "Linux only."
+            description="Worker processes, each of which is the whole service at the same "
+            'address; `"auto"`: one for each core. Limits and budgets are counted together in '
+            "Valkey (`shared.url`), all else in each worker. Models that this machine runs need "
+            "one process. 1: the service is one process."
         ),
     ] = 1
     busy_poll_seconds: Annotated[

@@ -39,7 +39,7 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
 
 
 async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
-    """Return the entries of the configuration whose credentials no key opens, by kind and name.
+    """Return the entries whose credentials cannot be decrypted, as kind and name.
 
     Raises :class:`~causerie.errors.StoreUnavailable`.
     """

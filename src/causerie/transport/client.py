@@ -16,7 +16,7 @@ from time import monotonic
 from causerie.runtime.public_addresses import Network
 from causerie.transport.address import Address
 from causerie.transport.connection import ClientConnection
-from causerie.transport.dialing import Route, dial, dial_socket
+from causerie.transport.dialing import DialOptions, dial, dial_socket
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -57,7 +57,7 @@ class HttpClient:
         self.address = Address.parse(base_url)
         self._reach = reach
         self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
-        self._route = Route(self._proxy, reach.networks)
+        self._dial_options = DialOptions(self._proxy, reach.networks)
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
@@ -247,7 +247,7 @@ class HttpClient:
             address if reach.host is None else replace(address, host=reach.host),
             tls=self._tls,
             server_name=reach.server_name or (address.host if reach.host else None),
-            route=self._route,
+            options=self._dial_options,
             seconds=reach.connect_seconds,
         )
 

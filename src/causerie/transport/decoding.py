@@ -39,7 +39,7 @@ class Decoder(Protocol):
     ended: bool
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        """What comes of more of the body, in parts; raises an error of the format."""
+        """Decode more of the body, and yield the result in parts; raise the format's error."""
 
 
 class _Inflate:
@@ -150,7 +150,7 @@ def _codings(header: bytes, start: bytes) -> Sequence[str]:
 
 
 class DecodedResponse:
-    """A response in whose place it is used; its body is decoded as it arrives."""
+    """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
     __slots__ = ("_begun", "_decoders", "_parts", "_read", "_response", "_written", "taker")
 
@@ -207,7 +207,7 @@ class DecodedResponse:
         return await read_whole(self, max_bytes)
 
     async def finish(self, seconds: float) -> None:
-        """Pass over the rest."""
+        """Read and discard the rest."""
         await self._response.finish(seconds)
 
     def close(self) -> None:

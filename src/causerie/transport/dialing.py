@@ -21,8 +21,8 @@ _STATUS_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """How a host is reached."""
+class DialOptions:
+    """Options of the way to a host."""
 
     proxy: Address | None = None
     networks: Sequence[Network] | None = None
@@ -37,11 +37,11 @@ async def dial(
     *,
     tls: ssl.SSLContext | None,
     server_name: str | None,
-    route: Route,
+    options: DialOptions,
     seconds: float,
 ) -> None:
     """Connect ``connection`` within ``seconds``; raises :class:`TransportFailed`."""
-    proxy = route.proxy
+    proxy = options.proxy
     async with _told(address.place, seconds):
         if proxy is not None and address.tls:
             await _through(connection, address, tls, server_name, proxy)
@@ -49,8 +49,8 @@ async def dial(
         first = address if proxy is None else proxy
         context = tls if first.tls else None
         hosts: Sequence[str] = (first.host,)
-        if proxy is None and route.networks is not None:
-            hosts = await _allowed(address, route.networks)
+        if proxy is None and options.networks is not None:
+            hosts = await _allowed(address, options.networks)
         await _connect(
             connection,
             hosts,

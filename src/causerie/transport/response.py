@@ -170,7 +170,7 @@ class HttpResponse(Struct, eq=False):
             self._waiting.exception()  # no complaint where who waits is cancelled just now
 
 
-class Body(Protocol):
+class BodyReader(Protocol):
     """A body that arrives."""
 
     def piece(self) -> Awaitable[bytes]:
@@ -180,7 +180,7 @@ class Body(Protocol):
         """Give up what has not come."""
 
 
-async def read_whole(body: Body, max_bytes: int) -> bytes:
+async def read_whole(body: BodyReader, max_bytes: int) -> bytes:
     """Return the whole body; raises :class:`TransportFailed`, for a larger one too."""
     pieces: list[bytes] = []
     size = 0

@@ -1,9 +1,9 @@
 """The patterns and formats of one schema, compiled once, to check strings by them.
 
-The library matches by derivatives and never goes back, but it makes a state of about a kilobyte for
-each new character, and each of its calls holds the interpreter's lock. So texts are given to it in
-pieces, processor time is measured and charged to whoever asks, and what has been compiled is
-forgotten schema by schema where it takes too much memory.
+The library matches by derivatives without backtracking, but it allocates about a kilobyte for each
+new character, and each of its calls holds the interpreter's lock. So it reads texts in pieces, the
+caller's :class:`Work` pays for the processor time, and the least recently used schemas lose their
+compiled patterns when all of them take too much memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MOST_BYTES = 32_000_000  # of one schema
 MOST_KEPT_BYTES = 64_000_000  # of all schemas together
 
 
-class TooMuchWork(Exception):
-    """More work than whoever asked allows, or than the library does."""
+class WorkExceeded(Exception):
+    """A check takes more work than its caller, or the library, allows."""
 
 
 class Work:
-    """The steps that may still be taken. Copies of what uses it share it."""
+    """Number of steps that may still be taken. Copies of its users share it."""
 
     __slots__ = ("left",)
 
@@ -41,10 +41,10 @@ class Work:
         return self
 
     def spend(self, steps: int) -> None:
-        """Take steps; raise :class:`TooMuchWork` where fewer are left."""
+        """Take steps; raise :class:`WorkExceeded` where fewer are left."""
         self.left -= steps
         if self.left < 0:
-            raise TooMuchWork
+            raise WorkExceeded
 
 
 class CompiledPatterns:
@@ -56,7 +56,7 @@ class CompiledPatterns:
         """Memory that they take, by estimate."""
 
     def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
-        """Return whether a string has a ``pattern`` or ``format``; raise :class:`TooMuchWork`."""
+        """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
         began = thread_time()
         matcher = self._matchers.get((keyword, rule))
         if matcher is None:
@@ -78,7 +78,7 @@ class CompiledPatterns:
 
 
 class _Kept:
-    """The compiled patterns of all schemas; those that were not used for longest go first."""
+    """The compiled patterns of all schemas; the least recently used are dropped first."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -86,7 +86,7 @@ class _Kept:
         self._in_all = 0
 
     def use(self, patterns: CompiledPatterns) -> None:
-        """Note that the patterns of a schema are used, and what they take now."""
+        """Record that the patterns of a schema are used, and how much memory they take."""
         with self._lock:
             self._in_all += patterns.bytes - self._bytes.pop(patterns, 0)
             self._bytes[patterns] = patterns.bytes
@@ -100,7 +100,7 @@ _kept = _Kept()
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
-    """Return whether a grammar admits the whole text; raise :class:`TooMuchWork`."""
+    """Return whether a grammar admits the whole text; raise :class:`WorkExceeded`."""
     try:
         raw = text.encode()
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
         work.spend(1 + int((now - began) / STEP_SECONDS))
         began = now
         if reader.is_error():  # of the work that the library bounds
-            raise TooMuchWork
+            raise WorkExceeded
         if taken < len(piece):
             return False
     return reader.is_accepting()

@@ -1,7 +1,6 @@
-"""Contradictions between numbers in a schema, where counting shows them.
+"""Find contradictions between numbers in a schema, such as two different items of one value.
 
-Such as two different items, of which there is one. Everything that is not certain counts as
-possible. Knows the keywords of JSON Schema; knows nothing of grammars.
+What is not certain counts as possible. Knows the keywords of JSON Schema, and no grammars.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _CLASS = re.compile(r"\^\[(\w+)\]\$")
 
 
 class Contradictions:
-    """Finds them in one document; ``resolve`` finds what a ``$ref`` names.
+    """Finds contradictions in one document; ``resolve`` returns the target of a ``$ref``.
 
-    After some work it finds no more.
+    The work is bounded; beyond the bound nothing is found.
     """
 
     def __init__(self, resolve: Callable[[str], object]) -> None:

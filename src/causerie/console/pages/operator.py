@@ -43,7 +43,7 @@ class OperatorPages:
             targets=targets,
             strips=strips(days, context.services.clock()),
             left_out=len(asked) - len(days),
-            workers=self._service_view.workers(),
+            worker=self._service_view.worker(),
             troubled=len(troubled(service_badges(self._service_view))),
             operations=self._service_view.operations is not None,
         )

@@ -45,9 +45,9 @@ class Slot:
     tokens: bytes = b""
     """What it held when the last request left it, packed."""
     scope: str = ""
-    """Of what it holds."""
+    """Cache scope of the tokens that it holds."""
     empty: bool = True
-    """It holds nothing, whatever is known of it."""
+    """True if it holds no token, known or not."""
     asked: int = 0
     """Tokens of that request's prompt."""
     busy: bool = False

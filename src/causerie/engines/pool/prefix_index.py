@@ -34,7 +34,7 @@ def chain(tokens: Sequence[int], scope: str = "") -> list[int]:
 
 
 def root(scope: str) -> int:
-    """Return what stands before the first block of a prompt in a scope."""
+    """Return the parent hash of the first block of a prompt in a scope."""
     return hash(scope) & _MASK if scope else 0
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -26,7 +25,6 @@ from causerie.engines.base import (
 from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.sampling import engine_fields
 from causerie.engines.transport import EngineTransport, whole
-from causerie.engines.vllm.lent import VllmPlace
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
 from causerie.engines.watchdog import Pulse
 from causerie.protocol.sse import EventDecoder
@@ -93,12 +91,6 @@ class VllmClient:
             address, reach, key, idle_seconds=3
         )  # it closes them after five
         self.model = model
-        self._reached = VllmPlace(address, model, reach.host, reach.socket, key)
-
-    @property
-    def place(self) -> VllmPlace:
-        """Return where the server is reached."""
-        return replace(self._reached, model=self.model)
 
     @property
     def connected(self) -> bool:

@@ -14,7 +14,6 @@ from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.completion import Completion, completion, of_admitted, sampled
 from causerie.engines.vllm.folder import ServedFolder
-from causerie.engines.vllm.lent import VllmPlace
 from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
 from causerie.engines.vllm.process import spawn
 from causerie.engines.vllm.server import reached
@@ -79,11 +78,6 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         """Return the token ids, as :meth:`ServedFolder.tokenize` reads them."""
         self._client()
         return await self.served_folder.tokenize(pieces, special=special, context=self.context)
-
-    @property
-    def place(self) -> VllmPlace:
-        """Return where it is reached now; raise :class:`EngineFailed` if it is not."""
-        return self._client().place
 
     def _in_thread(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)

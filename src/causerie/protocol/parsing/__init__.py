@@ -6,7 +6,7 @@ The model that will answer is not known here, so nothing is checked that depends
 
 from __future__ import annotations
 
-from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.body import parse, parse_at_once
 from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, ParsingRules
 
-__all__ = ["HINTS", "HONOURED", "REFUSED", "ParsingRules", "parse"]
+__all__ = ["HINTS", "HONOURED", "REFUSED", "ParsingRules", "parse", "parse_at_once"]

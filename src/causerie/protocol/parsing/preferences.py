@@ -6,6 +6,7 @@ our own choice and go to no provider.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import get_args
 
@@ -47,24 +48,29 @@ def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
     return first, tuple(others)
 
 
-def read_preferences(fields: ObjectReader, rules: ParsingRules) -> Preferences:
-    """``provider``; the other fields of this door are checked, too.
+def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
+    """Return the reports of unknown fields within the fields of a router, which are dropped.
 
-    What none of them has is dropped and named, or refused, as everywhere.
+    Raises :class:`InvalidRequest` where unknown fields are refused.
     """
+    own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
+    _, unlisted = sift(own, _KNOWN)
+    if unlisted is None:
+        return ()
+    if unlisted.names and rules.reject_unknown and (refused := refusal(own, _KNOWN)) is not None:
+        raise refused
+    return unlisted.changes
+
+
+def read_preferences(fields: ObjectReader) -> Preferences:
+    """``provider``; the other fields of this door are checked, too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
         if fields.array(name, most=MAX_PROVIDER_NAMES):
             raise unsupported(name, "Messages and replies are never altered here; leave it out.")
-    own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
-    _, unlisted = sift(own, _KNOWN)
-    strict = unlisted is not None and unlisted.names and rules.reject_unknown
-    if strict and (refused := refusal(own, _KNOWN)) is not None:
-        raise refused
-    dropped = () if unlisted is None else tuple(unlisted.changes)
     provider = fields.child("provider")
     if provider is None:
-        return Preferences(dropped=dropped) if dropped else INDIFFERENT
+        return INDIFFERENT
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
@@ -77,7 +83,6 @@ def read_preferences(fields: ObjectReader, rules: ParsingRules) -> Preferences:
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_sort(provider),
         max_price=_max_price(provider),
-        dropped=dropped,
     )
 
 

@@ -58,7 +58,7 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
 
 
 def _silence(draft: RequestDraft) -> Block:
-    """Return the block of a user who says nothing, where the API demands that one does."""
+    """Return the text block that stands for an empty user message, which the API rejects."""
     draft.changes.append("messages.content added")
     return {"type": "text", "text": _SILENCE}
 

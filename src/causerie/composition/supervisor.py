@@ -1,0 +1,333 @@
+"""Worker processes: each is the whole service, and all accept at one address.
+
+A supervisor binds the address, starts the workers, each with a socket of its own there, replaces
+one that ends, and passes reloads and stops on. It answers no request. Workers share nothing with
+each other but what replicas on several machines share: the database, and Valkey for what is counted
+together.
+
+Supervisor and worker have a socket pair. The worker writes lines of JSON there: once a link for
+the owner, once that it is ready, then a beat each second. The end of the stream tells the worker
+that its supervisor has ended, however suddenly; it then stops as after a signal. What commands ask
+of the service is asked of each worker, at a control socket beside the supervisor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from causerie.composition.control import ControlFailed, answering, asked
+from causerie.composition.reloading import ReloadOutcome
+from causerie.composition.service_facts import ServiceFacts
+from causerie.composition.signals import hangups, reloaded
+from causerie.composition.startup import CannotStart, StartWatcher, bound_sockets
+from causerie.composition.worker_place import (
+    Exposition,
+    WorkerPlace,
+    WorkerReport,
+    worker_socket,
+)
+from causerie.edge.ownership import owned
+from causerie.edge.server import Bound, reserved_socket, socket_beside, stop_signals
+from causerie.metering.merged import counts, merged
+from causerie.settings import Loaded
+from causerie.settings.environment import WORKER, runtime_folder, variables
+from causerie.settings.workers import worker_count
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_SILENT_SECONDS = 7.5  # a worker that is silent for twice as long hangs, and is replaced
+_RELOAD_SECONDS = 60.0
+_ASK_SECONDS = 3.0
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 30.0
+_STABLE_SECONDS = 60.0
+_STOP_SECONDS = 15.0  # beyond the time that running answers have
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker that runs."""
+
+    number: int
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    ready: bool = False
+    outdated: bool = False
+    """Whether it may have read its configuration before the last reload."""
+    metrics: str = ""
+    """The worker's metrics as they were when they were last asked for."""
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+
+async def supervise(
+    loaded: Loaded,
+    arguments: Sequence[str],
+    watcher: StartWatcher,
+    first_link: Callable[[str], None],
+) -> None:
+    """Keep the workers running until a signal comes.
+
+    ``arguments`` are those of the command line, with which each worker starts. ``first_link`` gets
+    the token that makes the owner's account, if there is none. Raises :class:`CannotStart` where
+    the service cannot start, and ends with the status of a worker that does not start.
+    """
+    if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
+        raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")
+    with ExitStack() as stack:
+        bound = bound_sockets(loaded.settings, stack, reserved_socket)
+        await Supervisor(loaded, arguments, bound, watcher, first_link).run()
+
+
+class Supervisor:
+    """Starts the workers, replaces those that end, and passes reloads and stops on."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        arguments: Sequence[str],
+        bound: Bound,
+        watcher: StartWatcher,
+        first_link: Callable[[str], None],
+    ) -> None:
+        server = loaded.settings.server
+        self._file = loaded.file
+        self._count = worker_count(server)
+        self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
+        self._arguments = arguments
+        self._bound = bound
+        self._watcher = watcher
+        self._first_link = first_link
+        self._changed = asyncio.Event()  # whether a worker has become ready
+        self._workers: dict[int, _Worker] = {}
+        self._restarts = 0
+        self._past = ""  # the counts of workers that have ended
+        self._started = False
+        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        self._failure: int | None = None
+        self._socket = Path()
+
+    async def run(self) -> None:
+        """Supervise until a signal comes, or a worker does not start."""
+        loop, folder = asyncio.get_running_loop(), runtime_folder(variables())
+        with hangups() as hangup, stop_signals(loop, self._stop, self._hurry):
+            async with (
+                answering(folder, self._answer) as path,
+                owned(reloaded(hangup, self.reload)),
+            ):
+                if path is None:
+                    why = f"workers need control sockets, which {folder} cannot have"
+                    raise CannotStart(f"{why}; name a folder in XDG_RUNTIME_DIR")
+                self._socket = path
+                try:
+                    await self._supervise()
+                finally:
+                    for number in range(1, self._count + 1):  # those of killed workers are left
+                        worker_socket(path, number).unlink(missing_ok=True)
+        if self._failure is not None:
+            raise SystemExit(self._failure)
+
+    async def _supervise(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            keeping = [group.create_task(self._keep(1))]
+            starting = group.create_task(self._start_all(group, keeping))
+            await self._stop.wait()
+            starting.cancel()
+            if self._failure is None:
+                self._watcher.stopping()
+            self._signal(signal.SIGTERM)
+            async with owned(self._hasten()):
+                await asyncio.wait(keeping, timeout=self._stop_seconds)
+            self._signal(signal.SIGKILL)
+
+    async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
+        """Start the other workers when the first one is ready: it prepares what all share."""
+        await self._until_ready(1)
+        keeping += [group.create_task(self._keep(n)) for n in range(2, self._count + 1)]
+        await self._until_ready(self._count)
+        self._started = True
+        self._watcher.ready(*self._bound.service.getsockname()[:2])
+
+    async def _until_ready(self, count: int) -> None:
+        while sum(each.ready for each in self._workers.values()) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _signal(self, number: int) -> None:
+        for each in self._workers.values():
+            each.signal(number)
+
+    async def _hasten(self) -> None:
+        await self._hurry.wait()
+        self._signal(signal.SIGINT)  # a second SIGTERM might be merged with one that waits
+
+    # Workers.
+
+    async def _keep(self, number: int) -> None:
+        """Keep one worker running until the stop."""
+        pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
+        while not self._stop.is_set():
+            began = loop.time()
+            status, was_ready = await self._run(number)
+            if self._stop.is_set():
+                return
+            if not (was_ready or self._started):
+                self._failure = max(status, 1)  # below 0: a signal has ended it
+                self._stop.set()
+                return
+            self._restarts += 1
+            log.warning("worker process ended", worker=number, status=status)
+            if loop.time() - began > _STABLE_SECONDS:
+                pause = _FIRST_PAUSE
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _run(self, number: int) -> tuple[int, bool]:
+        """Follow a worker from start to end; return its exit status, and if it was ready."""
+        try:
+            worker = await self._start(number)
+        except OSError as error:
+            log.error("worker process cannot be started", worker=number, why=str(error))
+            return 1, False
+        self._workers[number] = worker
+        if self._stop.is_set():
+            worker.signal(signal.SIGTERM)
+        try:
+            async with owned(self._listen(worker)):
+                return await worker.process.wait(), worker.ready
+        finally:
+            del self._workers[number]
+            self._past = counts([self._past, worker.metrics])
+            worker.writer.close()
+            if worker.process.returncode is None:
+                worker.signal(signal.SIGKILL)
+
+    async def _start(self, number: int) -> _Worker:
+        """Start a worker. Raises :class:`OSError`."""
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        reserved = [each for each in (self._bound.service, self._bound.metrics) if each is not None]
+        with ExitStack() as stack:  # the worker alone keeps them: others go on when it ends
+            stack.enter_context(theirs)
+            sockets = [stack.enter_context(socket_beside(each)).fileno() for each in reserved]
+            place = WorkerPlace(
+                number=number,
+                count=self._count,
+                restarts=self._restarts,
+                channel=theirs.fileno(),
+                sockets=sockets,
+                supervisor=str(self._socket),
+            )
+            process = await asyncio.create_subprocess_exec(
+                # -P: nothing in the working directory is taken for a module.
+                *(sys.executable, "-P", "-m", "causerie", *self._arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[place.channel, *sockets],
+                env={**variables(), WORKER: msgspec.json.encode(place).decode()},
+                start_new_session=True,  # the terminal's signals are for the supervisor
+            )
+        return _Worker(number, process, reader, writer)
+
+    async def _listen(self, worker: _Worker) -> None:
+        # A worker that is killed may leave half a line.
+        while (line := await self._line(worker)).endswith(b"\n"):
+            report = msgspec.json.decode(line, type=WorkerReport)
+            if report.first_link is not None:
+                self._first_link(report.first_link)
+            if report.ready:
+                worker.ready = True
+                log.info("worker process ready", worker=worker.number, pid=worker.process.pid)
+                self._changed.set()
+                if worker.outdated:
+                    await self._ask(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
+
+    async def _line(self, worker: _Worker) -> bytes:
+        """Return the next line of a worker; kill one whose event loop stands still for long.
+
+        Two waits: where the whole service stood still, as in a container that was paused, the
+        first one ends at once when it goes on.
+        """
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(_SILENT_SECONDS if worker.ready else None):
+                    return await worker.reader.readline()
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return b""  # it has ended
+        log.error("worker process hangs and is killed", worker=worker.number)
+        worker.signal(signal.SIGKILL)
+        return b""
+
+    # Questions of commands and of workers.
+
+    async def _answer(self, wanted: str) -> msgspec.Struct:
+        """Answer a request to the control socket; raise :class:`ValueError` if it is not known."""
+        if wanted == "metrics":
+            return Exposition(await self._metrics())
+        if wanted == "reload":
+            return await self.reload()
+        if wanted in ("facts", "stop"):
+            if wanted == "stop":
+                self._stop.set()
+            file = str(self._file.absolute()) if self._file else None
+            address = "{}:{}".format(*self._bound.service.getsockname()[:2])
+            answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
+            models = answers[0][1].models if answers else ()
+            return ServiceFacts(os.getpid(), file, address, models)
+        raise ValueError(f"nobody knows how to {wanted[:40]}")
+
+    async def reload(self) -> ReloadOutcome:
+        """Have all workers read their configuration anew, and return the outcome of all."""
+        for each in self._workers.values():
+            each.outdated = not each.ready
+        answers = await self._ask_all("reload", ReloadOutcome, _RELOAD_SECONDS)
+        outcomes = [answer for _, answer in answers]
+        problems = dict.fromkeys(problem for each in outcomes for problem in each.problems)
+        if problems or not outcomes:
+            return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
+        return outcomes[0]
+
+    async def _metrics(self) -> str:
+        for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
+            worker.metrics = answer.text
+        running = list(self._workers.values())
+        return merged(
+            [each.metrics for each in running],
+            self._past,
+            workers=sum(each.ready for each in running),
+            restarts=self._restarts,
+        )
+
+    async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
+        """Return the workers that answer, and their answers."""
+        asking = [each for _, each in sorted(self._workers.items()) if each.ready]
+        answers = await asyncio.gather(*(self._ask(each, wanted, kind, seconds) for each in asking))
+        pairs = zip(asking, answers, strict=True)
+        return [(worker, answer) for worker, answer in pairs if answer is not None]
+
+    async def _ask(self, worker: _Worker, wanted: str, kind: type[T], seconds: float) -> T | None:
+        path = worker_socket(self._socket, worker.number)
+        try:
+            return await asyncio.to_thread(asked, path, wanted, kind, seconds)
+        except ControlFailed as failure:
+            log.warning("worker process does not answer", worker=worker.number, why=str(failure))
+            return None
