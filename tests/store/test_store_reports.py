@@ -154,23 +154,21 @@ async def test_percentiles_of_everything_and_of_a_part(
         assert_about(found.times, sorted(mine))
 
 
-async def test_no_key_is_not_the_same_as_a_key_that_was_not_kept(database: Database) -> None:
-    """The playground has no key and keys may have no maker; with neither it is older."""
+async def test_times_without_a_key_or_person_are_a_group(database: Database) -> None:
+    """The playground has no key, and keys may have no maker."""
     await SqlUsage(database).append(
         [
             record(key="", user="usr_a", first_token_us=1_000),
             record(key="ck_a", user="", first_token_us=50_000),
-            record(key="", user="", first_token_us=900_000),
-            record(project="", key="", user="", first_token_us=1_000),
+            record(project="", key="", user="", first_token_us=900_000),
         ]
     )
     reader = SqlUsageReader(database)
     for by, name in ((By.KEY, "ck_a"), (By.USER, "usr_a")):
         question = UsageQuery(WEEK.since, WEEK.until, Step.ALL, (by,))
         found = {one.group: one.times[0] for one in await reader.first_tokens(question, [1.0])}
-        assert set(found) == {name, "", None}
-        assert found[None] == pytest.approx(0.9, rel=0.2)
-        assert found[""] < 0.1
+        assert set(found) == {name, ""}
+        assert found[""] == pytest.approx(0.9, rel=0.2)
 
 
 async def test_percentiles_over_time(database: Database, records: list[UsageRecord]) -> None:
