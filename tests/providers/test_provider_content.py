@@ -83,6 +83,12 @@ def test_reasoning_that_comes_again_with_the_text_is_said_once() -> None:
     assert said(chunk(reasoning_content=THOUGHT), again) == SAID
 
 
+def test_white_space_at_the_end_of_repeated_reasoning_is_said_once() -> None:
+    again = [chunk(reasoning="Hm."), chunk(reasoning=" ")]
+    events = said(chunk(reasoning="Hm. "), chunk(content="a"), *again, chunk("stop"))
+    assert events == [ReasoningDelta("Hm. "), TextDelta("a"), Finished("stop")]
+
+
 def test_new_reasoning_behind_text_is_kept() -> None:
     events = said(
         chunk(reasoning="Hm."), chunk(content="a"), chunk(reasoning="Hm, then"), chunk(content="b")
