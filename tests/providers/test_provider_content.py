@@ -83,6 +83,13 @@ def test_reasoning_that_comes_again_with_the_text_is_said_once() -> None:
     assert said(chunk(reasoning_content=THOUGHT), again) == SAID
 
 
+def test_white_space_at_the_end_of_repeated_reasoning_is_said_once() -> None:
+    pieces = [chunk(reasoning_content=part) for part in ("<<", " ")]
+    text = [chunk(content=part) for part in ("<t", "hink>\n<< \n</think>\n\nx")]
+    events = said(*pieces, *text, *pieces, chunk("stop"))
+    assert events == [ReasoningDelta("<< "), TextDelta("x"), Finished("stop")]
+
+
 def test_new_reasoning_behind_text_is_kept() -> None:
     events = said(
         chunk(reasoning="Hm."), chunk(content="a"), chunk(reasoning="Hm, then"), chunk(content="b")

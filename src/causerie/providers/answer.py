@@ -235,6 +235,8 @@ class AnswerStart(Struct, eq=False):
 
     def _new_reasoning(self, text: str, *, last: bool) -> str:
         """Return what of reasoning behind the text repeats no earlier reasoning."""
+        if self._late_echo is not None and self._late_echo.repeated and text.isspace():
+            return ""  # the end of what was repeated, whose white space is not compared
         if self._late_echo is None or self._late_echo.repeated:
             if not self._may_compare():
                 return text
