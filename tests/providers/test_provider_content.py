@@ -83,6 +83,18 @@ def test_reasoning_that_comes_again_with_the_text_is_said_once() -> None:
     assert said(chunk(reasoning_content=THOUGHT), again) == SAID
 
 
+def test_a_whole_text_beside_its_message_repeats_the_pieces() -> None:
+    pieces = [chunk(content=part) for part in ("Two ", "words")]
+    last = whole(content="Two words")
+    last["choices"][0]["delta"] = {"content": "Two words"}
+    assert said(*pieces, last) == [TextDelta("Two words"), Finished("stop")]
+
+
+def test_the_text_of_a_plain_completion_is_content() -> None:
+    choice = {"index": 0, "text": "fine", "finish_reason": "stop"}
+    assert said({"choices": [choice]}) == [TextDelta("fine"), Finished("stop")]
+
+
 def test_white_space_at_the_end_of_repeated_reasoning_is_said_once() -> None:
     pieces = [chunk(reasoning_content=part) for part in ("<<", " ")]
     text = [chunk(content=part) for part in ("<t", "hink>\n<< \n</think>\n\nx")]

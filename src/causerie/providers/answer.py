@@ -96,7 +96,11 @@ class AnswerStart(Struct, eq=False):
         whole reply, else the message repeats what was said. ``mended``: characters may be halves.
         """
         delta, message = choice.delta, choice.message
-        is_whole = message is not None and (delta is None or _says_nothing(delta))
+        if delta is None and message is None and choice.text:
+            delta = ProviderDelta(content=choice.text)
+        is_whole = message is not None and (
+            delta is None or _says_nothing(delta) or self._repeats(delta, message)
+        )
         said = message if is_whole else delta
         if said is not None:
             if mended or self._halves:
@@ -107,6 +111,16 @@ class AnswerStart(Struct, eq=False):
                 self._read_piece(said, events, choice.logprobs, last=bool(choice.finish_reason))
         if choice.finish_reason:
             self.finish = later(self.finish, choice.finish_reason)
+
+    def _repeats(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
+        """Return whether a last piece, like the message beside it, is the whole text again."""
+        text = delta.content
+        return (
+            isinstance(text, str)
+            and self.texts > 0
+            and text == message.content
+            and text.startswith(self._said.getvalue())
+        )
 
     def _read_piece(
         self,
