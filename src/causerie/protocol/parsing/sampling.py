@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.errors import InvalidRequest
@@ -25,6 +25,7 @@ from causerie.protocol.parsing.fields import (
     wrong_value,
 )
 
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
 _SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
 _NUMBERS = tuple(each.name for each in SAMPLING if each.number is not None)
@@ -61,6 +62,15 @@ def _logit_bias(body: ObjectReader) -> Mapping[int, float]:
             raise wrong_value("logit_bias", f"has the key {shown(name)}; keys are token ids.")
         biases[int(name)] = number(value, param, -100, 100)
     return biases
+
+
+def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
+    """Return the body without output limits of -1, which mean none, and the report of them."""
+    names = [name for name in _LIMITS if type(limit := body.get(name)) is int and limit == -1]
+    if not names:
+        return body, ()
+    values = {name: value for name, value in body.values.items() if name not in names}
+    return ObjectReader(values, body.path), tuple(f"{name} -1 dropped" for name in names)
 
 
 def read_length(body: ObjectReader) -> Length:
