@@ -59,7 +59,7 @@ def test_an_output_limit_of_minus_one_is_none(name: str) -> None:
     assert request.max_tokens is None
     assert list(request.changes) == [f"{name} -1 dropped"]
     assert name not in request.document
-    for wrong in (-2, 0, -1.0, True):
+    for wrong in (-2, 0, -1.5, True):
         assert refuse(**{name: wrong}).param == name
 
 

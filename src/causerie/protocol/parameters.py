@@ -41,8 +41,8 @@ MAX_ID = 256
 MAX_MODELS = 16
 
 Count = Annotated[int, Meta(ge=1, le=MAX_INT32)]
-OutputLimit = Annotated[Count, Meta(extra_json_schema={"minimum": -1, "not": {"const": 0}})]
-"""Tokens; -1 is read as no limit."""
+OutputLimit = Annotated[int, Meta(ge=-1, le=MAX_INT32, extra_json_schema={"not": {"const": 0}})]
+"""Tokens; -1 is read as no limit, and 0 is refused."""
 Natural = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]

@@ -66,7 +66,7 @@ def _logit_bias(body: ObjectReader) -> Mapping[int, float]:
 
 def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
     """Return the body without output limits of -1, which mean none, and the report of them."""
-    names = [name for name in _LIMITS if type(limit := body.get(name)) is int and limit == -1]
+    names = [name for name in _LIMITS if body.get(name) == -1]
     if not names:
         return body, ()
     values = {name: value for name, value in body.values.items() if name not in names}
@@ -75,8 +75,7 @@ def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
 
 def read_length(body: ObjectReader) -> Length:
     """``max_completion_tokens`` or its older name, and ``min_tokens``."""
-    newer = read(body, "max_completion_tokens")
-    older = read(body, "max_tokens")
+    older, newer = (_output_limit(body, name) for name in _LIMITS)
     if newer is not None and older is not None and newer != older:
         raise InvalidRequest(
             f"`max_tokens` is {older} and `max_completion_tokens` is {newer}; they are two names "
@@ -88,6 +87,13 @@ def read_length(body: ObjectReader) -> Length:
     if most is not None and least > most:
         raise wrong_value("min_tokens", f"is {least}, more than the output limit of {most}.")
     return Length(most, least)
+
+
+def _output_limit(body: ObjectReader, name: str) -> int | None:
+    limit = read(body, name)
+    if limit == 0:
+        raise wrong_value(name, "is 0; it must be at least 1, or -1 for no limit.")
+    return limit
 
 
 def read_stop(body: ObjectReader) -> tuple[str, ...]:
