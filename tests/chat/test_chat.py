@@ -92,6 +92,20 @@ async def test_a_text_that_the_engine_does_not_even_read_is_told_with_the_least_
     }  # fmt: skip
 
 
+async def test_an_output_limit_that_does_not_fit_is_lowered_or_refused() -> None:
+    engine = FakeEngine("m")
+    async with TextChat(engine, Unchecked()).generate(asked(max_tokens=100_000)) as answer:
+        await anext(aiter(answer.events))
+    limit = engine.requests[0].max_tokens
+    assert limit == engine.context_length - len(engine.requests[0].prompt)
+    assert answer.changes == [f"max_tokens lowered to {limit}"]
+    with pytest.raises(ContextLengthExceeded, match="100000 tokens of output"):
+        async with TextChat(engine, Unchecked()).generate(
+            asked(max_tokens=100_000, keeps_output_limit=True)
+        ):
+            pytest.fail("it was accepted")
+
+
 @pytest.mark.parametrize("name", ["min_tokens", "ignore_eos"])
 @pytest.mark.parametrize(
     "constrained", [{"output": JsonObject()}, {"tools": (Tool("get_weather", WEATHER),)}]

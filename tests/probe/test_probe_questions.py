@@ -321,10 +321,9 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
         (NO, SUBJECT, [refused()]),
     ],
     "tools.history": [
-        (YES, SUBJECT, [answer()] * 3),
-        (PARTLY, SUBJECT, [answer(), answer(), refused(status=500)]),
+        (YES, SUBJECT, [answer()] * 4),
+        (PARTLY, SUBJECT, [answer(), answer(), refused(status=500), refused()]),
     ],
-    "tools.stray": [(YES, SUBJECT, [refused()]), (NO, SUBJECT, [answer()])],
     "tool_choice.none": [
         (YES, SUBJECT, [answer("", finish="tool_calls", calls=[WEATHER]), answer()]),
         (NO, SUBJECT, [answer(), answer("", finish="tool_calls", calls=[WEATHER])]),

@@ -53,6 +53,22 @@ def test_the_smallest_request_has_defaults() -> None:
     assert request.params == {"model", "messages"}
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_an_output_limit_of_minus_one_is_none(name: str) -> None:
+    request = read(**{name: -1})
+    assert request.max_tokens is None
+    assert list(request.changes) == [f"{name} -1 dropped"]
+    assert name not in request.document
+    for wrong in (-2, 0, -1.5, True):
+        assert refuse(**{name: wrong}).param == name
+
+
+def test_what_a_door_says_of_long_output_reaches_every_request() -> None:
+    for more in ({}, {"n": 1}):
+        assert not read(**more).keeps_output_limit
+        assert read(ParsingRules(reject_long_output=True), **more).keeps_output_limit
+
+
 @pytest.mark.parametrize("name", sorted(HINTS))
 def test_hints_are_taken_and_dropped_whatever_they_hold(name: str) -> None:
     request = read(**{name: {"any": ["thing"]}})
@@ -95,7 +111,7 @@ def test_unknown_fields_are_named_and_are_not_among_what_is_passed_on() -> None:
         ("presence_penalty", [-2, 2], [-2.1, 2.1]),
         ("seed", [-(2**63), 2**63 - 1], [2**63, -(2**63) - 1]),
         ("n", [1, 16], [0, 17, -1]),
-        ("max_tokens", [1, 4096], [0, -1, 2**31]),
+        ("max_tokens", [1, 4096], [0, -2, 2**31]),
         ("max_completion_tokens", [1], [0]),
         ("min_tokens", [0, 5], [-1]),
         ("thinking_token_budget", [0, 100], [-1]),

@@ -149,7 +149,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self._reserve(request.n, most), aclosing(source) as events:
-            changes = [*dropped, *omitted, *plan.ignored]
+            changes = [*dropped, *omitted, *plan.changes]
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.

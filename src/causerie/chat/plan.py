@@ -52,6 +52,8 @@ class Plan:
     """Tokens of the prompt that conversations with the same instructions share."""
     limit: int
     """Output limit, in tokens."""
+    lowered: tuple[str, ...]
+    """The report of a limit that did not fit."""
     room: int
     """Rest of the context after the prompt, in tokens."""
     budget: int
@@ -77,9 +79,10 @@ class Plan:
         return self.functions.watched or (self.answer is not None and self.answer.watched)
 
     @property
-    def ignored(self) -> tuple[str, ...]:
-        """Annotations of the schemas that nobody knows, as a response header names them."""
-        return (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))
+    def changes(self) -> tuple[str, ...]:
+        """Annotations that are ignored and a lowered limit, as a response header names them."""
+        ignored = (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))
+        return (*self.lowered, *ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ async def make_plan(
         prompt_end=encoded.end,
         shared=encoded.shared,
         limit=limit,
+        lowered=_lowered(request, limit),
         room=_context(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
@@ -373,12 +377,19 @@ async def _encoded(
 
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    """Return the output limit in tokens; raise if prompt and output do not fit."""
+    """Return the output limit in tokens, at most what fits beside the prompt.
+
+    Raises :class:`ContextLengthExceeded` if the prompt, or a limit that may not be lowered, does
+    not fit.
+    """
     context = _context(request, model)
     room = context - prompt
     asked = request.max_tokens
-    if room < 1 or (asked is not None and asked > room):
+    too_long = asked is not None and asked > room
+    if room < 1 or (too_long and request.keeps_output_limit):
         raise ContextLengthExceeded(prompt_tokens=prompt, max_tokens=asked, context_length=context)
+    if too_long:
+        asked = room
     if request.min_tokens > (asked or room):
         raise InvalidRequest(
             f"`min_tokens` is {request.min_tokens}, but at most {asked or room} tokens fit.",
@@ -386,6 +397,11 @@ def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
         )
     most = request.bounds.max_output_tokens
     return asked or min(room, model.max_output_tokens or room, most or room)
+
+
+def _lowered(request: ChatRequest, limit: int) -> tuple[str, ...]:
+    asked = request.max_tokens
+    return (f"max_tokens lowered to {limit}",) if asked is not None and limit < asked else ()
 
 
 def _context(request: ChatRequest, model: LoadedModel) -> int:

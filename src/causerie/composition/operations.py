@@ -232,6 +232,7 @@ class LiveOperations:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             reject_unknown=door.reject_unknown,
+            reject_long_output=door.reject_long_output,
             max_messages=server.max_messages,
             work=decoding_bounds(server),
         )

@@ -462,6 +462,7 @@ def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
         accounts=keys == "accounts",
         reasoning_object=way.door.reasoning or way.door.kind == "router",
         reject_unknown=way.door.unknown_params == "reject",
+        reject_long_output=way.door.long_output == "reject",
         open_catalog=way.door.kind == "router",
         origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
         separate_caches=(way.door.cache_scope or usual_scope) == "project",

@@ -45,6 +45,8 @@ class MountedDoor:
     """Accept the router's ``reasoning`` parameter."""
     reject_unknown: bool = False
     """Reject unknown fields instead of dropping them."""
+    reject_long_output: bool = False
+    """Reject an output limit that does not fit beside the prompt instead of lowering it."""
     open_catalog: bool = False
     """The models can be listed without a key."""
     origins: Origins = NO_ORIGINS

@@ -160,6 +160,7 @@ class OpenAI:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             reject_unknown=door.reject_unknown,
+            reject_long_output=door.reject_long_output,
             max_messages=self._limits.max_messages,
             work=self._limits.work,
         )

@@ -41,6 +41,8 @@ MAX_ID = 256
 MAX_MODELS = 16
 
 Count = Annotated[int, Meta(ge=1, le=MAX_INT32)]
+OutputLimit = Annotated[int, Meta(ge=-1, le=MAX_INT32, extra_json_schema={"not": {"const": 0}})]
+"""Tokens; -1 is read as no limit, and 0 is refused."""
 Natural = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
@@ -250,12 +252,12 @@ class ThinkingParameters(Struct):
 
 class LengthParameters(Struct):
     max_tokens: Annotated[
-        Count | None,
+        OutputLimit | None,
         Meta(description="The older name of `max_completion_tokens`; both must agree."),
         Facts(control=Control("Output limit", first=True, unset="none")),
     ] = None
     max_completion_tokens: Annotated[
-        Count | None, Meta(description="Reasoning and answer together.")
+        OutputLimit | None, Meta(description="Reasoning and answer together.")
     ] = None
     min_tokens: Annotated[
         Natural | None,

@@ -197,6 +197,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     function_names: Mapping[str, str] = {}  # client's names of functions, where ours differ
     changes: Sequence[str] = ()  # made while it was parsed: repairs, names, dropped preferences
     strict: bool = False  # unlisted fields are refused, not dropped
+    keeps_output_limit: bool = False  # one that does not fit is refused, not lowered
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}

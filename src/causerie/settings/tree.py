@@ -236,6 +236,14 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
             "`x-unknown-params: reject`."
         ),
     ] = "drop"
+    long_output: Annotated[
+        Literal["lower", "reject"],
+        Meta(
+            description="Output limits that do not fit into the context of an own model beside the "
+            "prompt: `lower` lowers them to what fits and names that in `x-request-changes`, "
+            "`reject` refuses the request."
+        ),
+    ] = "lower"
     reasoning: Annotated[
         bool,
         Meta(

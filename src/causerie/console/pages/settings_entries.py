@@ -164,6 +164,13 @@ DOORS = SettingsKind(
             group="Requests",
         ),
         SettingField(
+            "long_output",
+            "Output limits that do not fit beside the prompt",
+            "choice",
+            choices=(("", "lowered, and named in x-request-changes"), ("reject", "rejected")),
+            group="Requests",
+        ),
+        SettingField(
             "reasoning", "Requests may have the `reasoning` object", "flag", group="Requests"
         ),
         SettingField(

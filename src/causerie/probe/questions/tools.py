@@ -75,15 +75,17 @@ def _exchange(subject: Subject) -> Script:
 
 
 def _history(subject: Subject) -> Script:
-    """Old calls as they may lie in a conversation: null content, arguments that are no JSON."""
+    """Old calls as they may lie in a conversation; what is past is taken as it is."""
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
+    stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
-    for name, said in (
-        ("null content", {"role": "assistant", "content": None, "tool_calls": [_CALL]}),
-        ("no content", {"role": "assistant", "tool_calls": [_CALL]}),
-        ("broken arguments", {"role": "assistant", "content": "", "tool_calls": [broken]}),
+    for name, fields, result in (
+        ("null content", {"content": None, "tool_calls": [_CALL]}, _RESULT),
+        ("no content", {"tool_calls": [_CALL]}, _RESULT),
+        ("broken arguments", {"content": "", "tool_calls": [broken]}, _RESULT),
+        ("a result that answers no call", {"content": "", "tool_calls": [_CALL]}, stray),
     ):
-        talk: Messages = [user(WANTED), said, _RESULT]
+        talk: Messages = [user(WANTED), {"role": "assistant", **fields}, result]
         reply = yield subject.ask(talk, 8, tools=[WEATHER])
         if reply.status >= 500:
             missing.append(f"{name}: status {reply.status}")
@@ -91,17 +93,7 @@ def _history(subject: Subject) -> Script:
             missing.append(f"{name}: {refused}")
         else:
             answered(reply)
-    return weighed(missing, of=3)
-
-
-def _stray(subject: Subject) -> Script:
-    said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
-    stray = _RESULT | {"tool_call_id": "call_nobody"}
-    reply = yield subject.ask([user(WANTED), said, stray], 8, tools=[WEATHER])
-    if (refused := refusal(reply)) is not None:
-        return yes(refused)
-    answered(reply)
-    return no("a result that answers no call is taken")
+    return weighed(missing, of=4)
 
 
 def _none(subject: Subject) -> Script:
@@ -146,16 +138,9 @@ QUESTIONS = (
     ProbeQuestion(
         "tools.history",
         "2.2, contract 1",
-        "Are old calls with null content or broken arguments taken?",
+        "Are old calls with null content, broken arguments or no answer taken?",
         _history,
-        asks=3,
-        tokens=260,
-    ),
-    ProbeQuestion(
-        "tools.stray",
-        "2.2, contract 1",
-        "Is a result that answers no call refused?",
-        _stray,
+        asks=4,
         tokens=260,
     ),
     ProbeQuestion(

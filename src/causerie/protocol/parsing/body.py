@@ -39,6 +39,7 @@ from causerie.protocol.parsing.sampling import (
     read_stop,
     read_stop_token_ids,
     read_top_logprobs,
+    without_unlimited,
 )
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
@@ -133,6 +134,7 @@ def read_fields(
         function_names=repaired.function_names,
         changes=repaired.changes,
         strict=rules.reject_unknown,
+        keeps_output_limit=rules.reject_long_output,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=sent,
     )
@@ -150,6 +152,8 @@ class _Repaired(Struct, frozen=True):
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
+    fields, unlimited = without_unlimited(fields)
+    changes = (*unlimited, *changes)
     if rules.router and (unknown := unknown_preferences(fields, rules)):
         changes = (*unknown, *changes)
     tools = read_tools(fields)

@@ -92,6 +92,7 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
         if top_p is None
         else SamplingParams(temperature, top_p=top_p),
         params=_params.get(given) or _named(given),
+        keeps_output_limit=rules.reject_long_output,
         sent=fields,
     )
 

@@ -14,13 +14,14 @@ class ParsingRules(Struct, frozen=True):
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``
     object, ``router`` whether it knows ``models``, ``provider`` and the like;
-    ``reject_unknown`` refuses fields that are not known to who answers; ``work``
-    bounds the work of decoding a body.
+    ``reject_unknown`` refuses fields that are not known to who answers, ``reject_long_output`` an
+    output limit that does not fit beside the prompt; ``work`` bounds the work of decoding a body.
     """
 
     reasoning_object: bool = False
     router: bool = False
     reject_unknown: bool = False
+    reject_long_output: bool = False
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.errors import InvalidRequest
@@ -25,6 +25,7 @@ from causerie.protocol.parsing.fields import (
     wrong_value,
 )
 
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
 _SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
 _NUMBERS = tuple(each.name for each in SAMPLING if each.number is not None)
@@ -63,10 +64,18 @@ def _logit_bias(body: ObjectReader) -> Mapping[int, float]:
     return biases
 
 
+def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
+    """Return the body without output limits of -1, which mean none, and the report of them."""
+    names = [name for name in _LIMITS if body.get(name) == -1]
+    if not names:
+        return body, ()
+    values = {name: value for name, value in body.values.items() if name not in names}
+    return ObjectReader(values, body.path), tuple(f"{name} -1 dropped" for name in names)
+
+
 def read_length(body: ObjectReader) -> Length:
     """``max_completion_tokens`` or its older name, and ``min_tokens``."""
-    newer = read(body, "max_completion_tokens")
-    older = read(body, "max_tokens")
+    older, newer = (_output_limit(body, name) for name in _LIMITS)
     if newer is not None and older is not None and newer != older:
         raise InvalidRequest(
             f"`max_tokens` is {older} and `max_completion_tokens` is {newer}; they are two names "
@@ -78,6 +87,13 @@ def read_length(body: ObjectReader) -> Length:
     if most is not None and least > most:
         raise wrong_value("min_tokens", f"is {least}, more than the output limit of {most}.")
     return Length(most, least)
+
+
+def _output_limit(body: ObjectReader, name: str) -> int | None:
+    limit = read(body, name)
+    if limit == 0:
+        raise wrong_value(name, "is 0; it must be at least 1, or -1 for no limit.")
+    return limit
 
 
 def read_stop(body: ObjectReader) -> tuple[str, ...]:
