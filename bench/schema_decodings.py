@@ -26,12 +26,13 @@ from schemas import PATIENCE, READER, Case, cases
 
 from causerie.chat.chat import TextChat
 from causerie.chat.compiler import Compiler
+from causerie.chat.schema.compiled import Work
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import validate_json
+from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.engines.base import TextEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import ConstraintNotKept, InvalidRequest, ServiceError
 from causerie.protocol.events import Finished, TextDelta
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message
@@ -65,11 +66,13 @@ async def decoded(chat: TextChat, case: Case, limit: int) -> dict[str, Any]:
                     elif isinstance(event, Finished):
                         finish = event.reason
     except ServiceError as error:
-        kind = "refused" if isinstance(error, InvalidRequest) else "failed"
+        ended = isinstance(error, ConstraintNotKept) or not isinstance(error, InvalidRequest)
+        kind = "failed" if ended else "refused"
         return {"kind": kind, "reason": error.message[:300], "text": text}
     if finish != "stop":
         return {"kind": "cut", "text": text}
-    fault = validate_json(text, Rewriter(case.schema, "schema").rewrite()) or _other(case, text)
+    rules = CheckedSchema(Rewriter(case.schema, "schema").rewrite())
+    fault = rules.fault_of_text(text, Work(MOST_STEPS)) or _other(case, text)
     return {"kind": "invalid" if fault else "valid", "reason": fault, "text": text}
 
 

@@ -14,8 +14,9 @@ from llguidance import LLMatcher, LLTokenizer
 from causerie.chat.answer import answer_plan
 from causerie.chat.document_watch import DocumentWatch
 from causerie.chat.schema import WhiteSpace
+from causerie.chat.schema.compiled import Work
 from causerie.chat.schema_cache import SchemaCache
-from causerie.chat.validation import CheckedSchema, validate_json
+from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.errors import ServiceError
 from causerie.protocol.request import JsonSchema
 
@@ -65,7 +66,7 @@ class Judge:
         """Return what becomes of a document; ``why`` looks for the rule that excludes it."""
         text = json.dumps(document, ensure_ascii=False)
         stops = self._stops(text)
-        fault = validate_json(text, self._rules) or ""
+        fault = CheckedSchema(self._rules).fault_of_text(text, Work(MOST_STEPS)) or ""
         if stops is None:
             return Judgement(Verdict.EXCLUDED if fault else Verdict.ADMITTED, True, fault)
         if not why:

@@ -153,7 +153,7 @@ class Statuses:
         default_factory=lambda: [EngineStatus("m", EngineState.READY, slots=4)]
     )
     answers: bool | None = None  # the server in which replicas count
-    worker_counts: tuple[int, int] | None = None
+    place: tuple[int, int] | None = None  # of a worker process among all
     unrecorded: str = ""
 
     def status(self) -> Sequence[EngineStatus]:
@@ -162,8 +162,8 @@ class Statuses:
     def targets(self) -> Sequence[TargetStatus]:
         return [TargetStatus("m", "full", 3, 0, 1.5, "queue_full")]
 
-    def workers(self) -> tuple[int, int] | None:
-        return self.worker_counts
+    def worker(self) -> tuple[int, int] | None:
+        return self.place
 
     def shared(self) -> bool | None:
         return self.answers

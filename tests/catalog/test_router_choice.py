@@ -296,13 +296,10 @@ def test_thinking_as_a_suffix() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"provider": {"speed": 1}}, "provider.speed"),
         ({"provider": {"sort": "size"}}, "provider.sort"),
-        ({"provider": {"sort": {"by": "price", "partition": "none"}}}, "provider.sort.partition"),
         ({"provider": {"order": ["a", 1]}}, "provider.order[1]"),
         ({"provider": {"only": "a"}}, "provider.only"),
         ({"provider": {"allow_fallbacks": 1}}, "provider.allow_fallbacks"),
-        ({"provider": {"max_price": {"image": 1}}}, "provider.max_price.image"),
         ({"provider": {"max_price": {"prompt": "x"}}}, "provider.max_price.prompt"),
         ({"provider": {"max_price": {"prompt": -1}}}, "provider.max_price.prompt"),
         ({"provider": {"max_price": {"prompt": True}}}, "provider.max_price.prompt"),
@@ -320,6 +317,16 @@ def test_wrong_preferences_are_named(fields: Mapping[str, Any], param: str) -> N
     with pytest.raises(InvalidRequest) as caught:
         asking(**fields)
     assert caught.value.param == param
+
+
+def test_unknown_preferences_are_dropped_and_named() -> None:
+    ranked = {"by": "price", "partition": "none"}
+    changes = asking(provider={"speed": 1, "sort": ranked, "max_price": {"image": 1}}).changes
+    assert sorted(changes) == [
+        "provider.max_price.image dropped",
+        "provider.sort.partition dropped",
+        "provider.speed dropped",
+    ]
 
 
 def test_what_is_said_to_the_router_stays_with_it() -> None:

@@ -198,9 +198,11 @@ async def test_an_output_that_knows_few_characters_gets_what_it_knows() -> None:
     assert told == (0, "caf?\n", "")
 
 
-async def test_calls_are_shown_beside_the_answer() -> None:
+async def test_calls_are_shown_beside_the_answer(tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    file.write_text('[{"type": "function", "function": {"name": "look"}}]', encoding="utf-8")
     async with running(ScriptedProvider([CALLS])) as provider:
-        code, out, err = await run("Look!", "-u", provider.base_url)
+        code, out, err = await run("Look!", "-u", provider.base_url, "--tools", str(file))
     assert (code, out, err) == (0, "", '→ look {"at": "sky"}\n')
 
 

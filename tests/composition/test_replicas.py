@@ -66,19 +66,16 @@ REPLY = {
 
 @dataclass
 class Upstream:
-    """Answers when it may; ``asked`` is how many requests came. ``broken``: with 500."""
+    """Answers when it may; ``asked`` is how many requests came."""
 
     base_url: str = ""
     asked: int = 0
-    broken: bool = False
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def complete(self, request: web.Request) -> web.Response:
         await request.read()
         self.asked += 1
         await self.open.wait()
-        if self.broken:
-            return web.json_response({"error": {"message": "It broke."}}, status=500)
         return web.json_response(REPLY)
 
 
@@ -153,13 +150,6 @@ class Replicas:
         return sum(
             (one.cost for one in await self.office.records() if one.key == key.key.id), Decimal()
         )
-
-    async def target(self, number: int) -> str:
-        """Return the state of the only target, as metrics of one of them say it."""
-        async with self.session.get(f"{self.services[number].root}/metrics") as answer:
-            lines = (await answer.text()).splitlines()
-        (found,) = [line for line in lines if line.startswith("causerie_target_state{")]
-        return found.partition('state="')[2].partition('"')[0]
 
     async def shared(self, number: int) -> dict[str, bool]:
         async with self.session.get(f"{self.services[number].root}/health") as answer:
@@ -259,27 +249,6 @@ async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
             return await service_view.spent(key) == 10
 
         await eventually(recorded)
-        await a_breaker_opens_and_closes_for_both(service_view)
-
-
-async def a_breaker_opens_and_closes_for_both(service_view: Replicas) -> None:
-    """Only the first one asks, so the second one knows from the first."""
-    key = await service_view.key()
-    service_view.upstream.broken = True
-
-    async def up(number: int) -> bool:
-        return await service_view.target(number) == "up"
-
-    async def opened() -> bool:
-        await service_view.ask(0, key)
-        return not await up(0) and not await up(1)
-
-    async def closed() -> bool:
-        return (await service_view.ask(0, key)).status == 200 and await up(0) and await up(1)
-
-    await eventually(opened)
-    service_view.upstream.broken = False
-    await eventually(closed)
 
 
 async def test_what_a_killed_service_held_is_free_again(

@@ -280,8 +280,8 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     polled = await visitor.get("/operator", {"hx-request": "true"})
     assert "mark-bad" not in polled.text  # only what changes comes every few seconds
     assert "sidebar" not in polled.text
-    place.service_view.worker_counts = (2, 1)
-    assert "2 answering, 1 restart since the start" in (await visitor.get("/operator")).text
+    place.service_view.place = (2, 3)
+    assert "As worker process 2 of 3 sees it" in (await visitor.get("/operator")).text
 
 
 _PROJECT_PAGES = {

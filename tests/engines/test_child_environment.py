@@ -182,7 +182,6 @@ def test_no_list_has_a_name_of_a_secret(name: str) -> None:
 def test_every_child_is_started_with_a_chosen_environment() -> None:
     own = {
         "settings/credentials.py": "the operator's own command, which prints a secret",
-        "workers/process.py": "the same service again",
     }
     source = Path(causerie.__file__).parent
     found = {

@@ -338,8 +338,10 @@ async def test_a_killed_server_is_started_again(folder: Path) -> None:
         server, worker = processes(folder)
         with pytest.raises(EngineFailed, match="broke"):
             async with engine.generate(TextRequest([5], 9)) as outputs:
+                await anext(aiter(outputs))
+                os.kill(server, signal.SIGKILL)
                 async for _ in outputs:
-                    os.kill(server, signal.SIGKILL)
+                    pass
         await gone(worker)  # of the old one
         behave(folder, "")
         await until(lambda: engine.status().restarts > 0 and engine.pid is not None)

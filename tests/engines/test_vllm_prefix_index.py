@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from causerie.engines.pool import prefix_index
 from causerie.engines.pool.choice import MemberLoad, least_cost
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 # Few tokens, so that beginnings are shared.
@@ -25,7 +25,9 @@ TOKENS = st.lists(st.integers(0, 1), max_size=5).map(
 def test_a_chain_goes_on_from_its_beginning(tokens: list[int], cut: int) -> None:
     whole = chain(tokens)
     assert len(whole) == len(tokens) // BLOCK
-    assert chain(tokens, chain(tokens[:cut])) == whole
+    begun = chain(tokens[:cut])
+    rest = extended(begun[-1] if begun else root(""), tokens[len(begun) * BLOCK :])
+    assert [*begun, *rest] == whole
 
 
 @given(st.lists(st.integers(0, 2), max_size=80), st.lists(st.integers(0, 2), max_size=80))

@@ -48,7 +48,8 @@ from causerie.runtime.circuit_breaker import THRESHOLD
 
 
 async def test_the_first_that_can_answers() -> None:
-    first, second, third = Scripted([BROKEN]), Scripted(REPLY), Scripted(REPLY)
+    broken = UpstreamFailed("It broke.")  # its class is told to the exception itself
+    first, second, third = Scripted([broken]), Scripted(REPLY), Scripted(REPLY)
     way = router(first, second, third)
     async with begun(way.generate(in_turn(3), ASK)) as execution:
         said = await streamed(execution)
