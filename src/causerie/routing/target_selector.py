@@ -76,6 +76,7 @@ class TargetSelector(Struct, eq=False):
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
         """Record that the target which answered has broken off."""
         self._seconds += attempt.began - attempt.started
+        attempt.reached = True
         attempt.failure = cause_of(failure)
 
     def target_states(self) -> Sequence[TargetState]:
