@@ -90,7 +90,7 @@ def read_length(body: ObjectReader) -> Length:
 
 
 def _output_limit(body: ObjectReader, name: str) -> int | None:
-    limit = read(body, name)
+    limit: int | None = read(body, name)
     if limit == 0:
         raise wrong_value(name, "is 0; it must be at least 1, or -1 for no limit.")
     return limit
