@@ -126,6 +126,7 @@ class Case:
             shared=0,
             prompt=(70, 71, 72),
             limit=self.limit,
+            lowered=(),
             room=self.limit,
             budget=self.budget,
             reasoning_open=self.thinking,
