@@ -124,15 +124,17 @@ class CountingProvider:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         if bill.telling == "first":
-            await _send(response, {"choices": [], "usage": bill.usage() | {"completion_tokens": 1}})
+            # A number that was told is not replaced by a zero, so it tells none that would be.
+            told = bill.usage() | {"completion_tokens": min(1, bill.whole)}
+            await _send(response, {"choices": [], "usage": told})
         while bill.made < bill.whole * n:
             await bill.go.acquire()
             count = min(bill.piece, bill.whole - bill.made // n)
             for index in range(n):
                 bill.made += count
                 choice = {"index": index, "delta": {"content": TOKEN * count}}
-                told = {"usage": bill.usage()} if bill.telling == "each" else {}
-                await _send(response, {"choices": [choice], **told})
+                more = {"usage": bill.usage()} if bill.telling == "each" else {}
+                await _send(response, {"choices": [choice], **more})
             bill.out = bill.made
         await bill.go.acquire()
         ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in range(n)]
