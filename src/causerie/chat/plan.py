@@ -108,8 +108,7 @@ async def make_plan(
     """
     _check_tokens(request, model.facts.size)
     resumed = _resumed(request)
-    thought = thinking.plan(model.form, request.thinking)
-    form = thought.form
+    form = (thought := thinking.plan(model.form, request.thinking)).form
     functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
     told, rendered, space = await _prompted(request, model, thought)
     encoded = await _encoded(rendered, request, model, engine)

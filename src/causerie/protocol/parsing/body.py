@@ -100,7 +100,6 @@ def read_fields(
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
     length = read_length(fields)
     model, fallbacks = _models(fields, rules)
-    parallel = read(fields, "parallel_tool_calls")
     continues = read(fields, "continue_final_message") or False
     return ChatRequest(
         model=model,
@@ -118,7 +117,7 @@ def read_fields(
         top_logprobs=read_top_logprobs(fields),
         tools=tools,
         tool_choice=read_tool_choice(fields, tools),
-        parallel_tool_calls=parallel,
+        parallel_tool_calls=read(fields, "parallel_tool_calls"),
         output=read_output(fields),
         thinking=read_thinking(fields, rules),
         template_kwargs=_template_kwargs(fields),
