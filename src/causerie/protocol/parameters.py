@@ -254,10 +254,15 @@ class LengthParameters(Struct):
     max_tokens: Annotated[
         OutputLimit | None,
         Meta(description="The older name of `max_completion_tokens`; both must agree."),
-        Facts(control=Control("Output limit", first=True, unset="none")),
+        Facts(
+            control=Control("Output limit", first=True, unset="none"),
+            takes="1 or more, or -1 for no limit",
+        ),
     ] = None
     max_completion_tokens: Annotated[
-        OutputLimit | None, Meta(description="Reasoning and answer together.")
+        OutputLimit | None,
+        Meta(description="Reasoning and answer together."),
+        Facts(takes="1 or more, or -1 for no limit"),
     ] = None
     min_tokens: Annotated[
         Natural | None,
