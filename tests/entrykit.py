@@ -371,31 +371,7 @@ def _part(value: Any) -> str:
 
 
 def _replicas(world: Site) -> Iterator[Entry]:
-    """Messages of another replica, and values in the server that replicas share."""
-    measured = [3, [[0.1, 1.0]], [[5, 0.5, 1.0]], 0]
-    usual = {
-        "targets": {
-            "a/m": {
-                "measured": measured,
-                "calls": {"good": 1},
-                "condition": {"kind": "full", "seconds": 0.0, "reason": "x"},
-            }
-        },
-        "raw": "",
-    }
-
-    async def tell(made: Any) -> int:
-        raw = text_of(made.pop("raw"))
-        message = raw.encode("utf-8", "replace") or await asyncio.to_thread(
-            msgspec.msgpack.encode, made
-        )
-        async with Valkey.from_url(world.shared.replace("valkey", "redis")) as client:
-            [channel, *_] = await client.pubsub_channels()
-            await client.publish(channel, b"12345678" + message)
-        return await posting(world, PATHS["gateway"])({"model": "far", "messages": HI})
-
-    families = (*VALUES, *(name for name in TEXTS))
-    yield Entry("replicas.message", usual, tell, every_place(usual, families), most=4_000_000)
+    """Values in the server that replicas share."""
 
     async def stored(made: Any) -> int:
         """Put a text in the place of every value that the service keeps there."""
