@@ -28,10 +28,10 @@ from causerie.errors import InvalidRequest
 from causerie.operations.matrix import groups
 from causerie.probe.questions import QUESTIONS
 from causerie.protocol.parameters import SamplingDefaults, SamplingParams
-from causerie.protocol.parsing import ParsingRules, parse
-from causerie.protocol.parsing.body import read_fields
+from causerie.protocol.parsing.body import parse, read_fields
 from causerie.protocol.parsing.fast_path import read_fast_path
 from causerie.protocol.parsing.fields import ObjectReader
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing

@@ -17,7 +17,8 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.providers.dialect import Dialect

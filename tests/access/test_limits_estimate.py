@@ -10,7 +10,8 @@ from causerie.access.estimate import Estimate, estimate
 from causerie.access.quota import Tokens
 from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.estimate import UNNAMED_OUTPUT
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import (
     ChatRequest,
     ImagePart,

@@ -22,7 +22,8 @@ from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetC
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.preferences import MostPrice, Preferences
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.target_stats import Percentiles, TargetStats

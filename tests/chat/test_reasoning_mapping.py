@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 

@@ -7,7 +7,8 @@ import pytest
 
 from causerie.chat.thinking import budget
 from causerie.protocol.effort import EFFORTS, effort_within
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import Thinking
 
 

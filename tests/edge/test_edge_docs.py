@@ -8,7 +8,7 @@ from pathlib import Path
 from api_table import parameter_table, renewed
 
 import causerie
-from causerie.protocol.parsing import HINTS, HONOURED
+from causerie.protocol.parsing.rules import HINTS, HONOURED
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(causerie.__file__).parent

@@ -19,7 +19,8 @@ from servicekit import service_view
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.image_hosts import NONE, Inside, is_host, why_not
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 

@@ -20,7 +20,7 @@ from causerie.edge.openapi import document
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Error, ErrorDetails
 from causerie.protocol.model_entries import RouterModel, ServedModelEntry
-from causerie.protocol.parsing import HINTS, HONOURED
+from causerie.protocol.parsing.rules import HINTS, HONOURED
 
 DOCUMENT = document(4096)
 

@@ -21,8 +21,8 @@ from service import serving
 from causerie.edge.market_paths import BASE, market_paths
 from causerie.edge.openapi import document
 from causerie.edge.routes import router_routes
-from causerie.protocol.parsing import HINTS, HONOURED
 from causerie.protocol.parsing.preferences import ROUTER_FIELDS
+from causerie.protocol.parsing.rules import HINTS, HONOURED
 
 CONFIG = """\
 [store]

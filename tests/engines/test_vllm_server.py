@@ -27,8 +27,11 @@ from causerie.engines.vllm import capability_check
 from causerie.engines.vllm import server as module
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import Elsewhere
-from causerie.engines.weights import Cache, HubOptions, Silent, fetch_folder
+from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Offline, WeightsNotFound
+from causerie.engines.weights.folder_fetching import fetch_folder
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.progress import Silent
 from causerie.settings import Secret, SettingsError, TlsSettings, Vllm, load
 from causerie.settings.credentials import read_credentials
 from causerie.transport.client import Reach

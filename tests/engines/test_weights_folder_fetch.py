@@ -15,15 +15,7 @@ import commandkit
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving
 
-from causerie.engines.weights import (
-    Cache,
-    CachedWeights,
-    HubOptions,
-    Silent,
-    fetch,
-    fetch_folder,
-    fetch_for_openvino,
-)
+from causerie.engines.weights.cache import Cache, CachedWeights
 from causerie.engines.weights.errors import (
     BadReference,
     ChecksumMismatch,
@@ -34,6 +26,10 @@ from causerie.engines.weights.errors import (
     WeightsError,
     WeightsNotFound,
 )
+from causerie.engines.weights.fetching import fetch
+from causerie.engines.weights.folder_fetching import fetch_folder, fetch_for_openvino
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.progress import Silent
 from causerie.engines.weights.removal import remove
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

@@ -27,10 +27,10 @@ from openai import AsyncOpenAI, BadRequestError
 from servicekit import ServiceView, service_view
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import ParsingRules, parse
-from causerie.protocol.parsing.known import KNOWN, sift
-from causerie.protocol.parsing.past import without_past
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.known import KNOWN, sift, without_past
 from causerie.protocol.parsing.privileged import PRIVILEGES, privilege_of
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing

@@ -30,7 +30,8 @@ from causerie.management import bodies
 from causerie.operations.provider_models import configured
 from causerie.operations.trial import ListedModel, published
 from causerie.protocol.numbers import MOST_MONEY, money, whole_number
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 
 SOURCE = Path(causerie.__file__).parent
 HOSTILE = ("1e-50000000", "9e999999", "0e99999999", "1e-999990", "NaN", "sNaN", "Infinity", "-1")

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import HINTS, REFUSED, ParsingRules, parse
+from causerie.protocol.parameters import REFUSED
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import HINTS, ParsingRules
 from causerie.protocol.request import (
     ChatRequest,
     Grammar,

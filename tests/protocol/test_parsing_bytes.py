@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import HINTS, HONOURED, REFUSED, ParsingRules, parse
+from causerie.protocol.parameters import REFUSED
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import HINTS, HONOURED, ParsingRules
 from causerie.protocol.request import ChatRequest
 
 MINIMAL = b'{"model":"m","messages":[{"role":"user","content":"%s"}]%s}'

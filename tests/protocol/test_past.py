@@ -24,8 +24,9 @@ from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.chunk_encoder import CompletionIdentity, ResponseContext
-from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
+from causerie.protocol.parsing.body import parse, parse_at_once
 from causerie.protocol.parsing.past import NO_RESULT, is_object, needs_mending
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.incoming import Incoming

@@ -31,7 +31,8 @@ from causerie.operations.explanation import ExplainedRefusal, ExplainedRoute, Ro
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate, TokenBounds
 from causerie.protocol.chunk_encoder import CompletionIdentity
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.routing.router import Router
 from causerie.runtime.circuit_breaker import THRESHOLD

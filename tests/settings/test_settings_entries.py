@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causerie.composition.service import prices
+from causerie.composition.account_frontend import prices
 from causerie.settings import Loaded, SettingsError, load
 from causerie.settings.addresses import default_address
 from causerie.settings.entries import Entry, Section, merged

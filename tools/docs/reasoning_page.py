@@ -13,7 +13,8 @@ import msgspec
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.effort import ASSUMED_LIMIT, EFFORTS, SHARES
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing

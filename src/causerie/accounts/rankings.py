@@ -12,8 +12,7 @@ from causerie.accounts.authorization import Clock, require
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
-from causerie.accounts.statement import provider_of
-from causerie.accounts.usage import By, Step, TargetUse, UsageQuery, UsageReader
+from causerie.accounts.usage import By, Step, TargetUse, UsageQuery, UsageReader, provider_of
 
 _FRESH = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)

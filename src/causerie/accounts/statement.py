@@ -14,7 +14,7 @@ from causerie.accounts.free_days import FreeAllowances
 from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.keys import Purpose
 from causerie.accounts.ports import AccountStore
-from causerie.accounts.usage import RecordFilter, UsageReader
+from causerie.accounts.usage import RecordFilter, UsageReader, provider_of
 from causerie.errors import NotFound
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.protocol.key_statements import (
@@ -26,7 +26,6 @@ from causerie.protocol.key_statements import (
 )
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
-_OWN = "causerie"
 
 
 class Statements:
@@ -118,12 +117,6 @@ def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
     periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
-
-
-def provider_of(served_by: str) -> str:
-    """Return the provider of a target: this service of an own model, nothing of no target."""
-    provider, slash, _ = served_by.partition("/")
-    return provider if slash or not served_by else _OWN
 
 
 def _facts(record: UsageRecord) -> GenerationStatement:

@@ -21,6 +21,7 @@ from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
 
 _MOST_RECORDS = 1000
+_OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
 
 
@@ -289,3 +290,9 @@ class UsageReports:
                 await require(repositories, actor, action)
             else:
                 await visible_project(repositories, actor, project_id, action)
+
+
+def provider_of(served_by: str) -> str:
+    """Return the provider of a target: this service of an own model, nothing of no target."""
+    provider, slash, _ = served_by.partition("/")
+    return provider if slash or not served_by else _OWN_PROVIDER

@@ -25,7 +25,8 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider

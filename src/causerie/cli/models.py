@@ -15,7 +15,7 @@ from causerie.cli.options import Config, Database, Set, library, ref_of, setting
 if TYPE_CHECKING:
     from causerie.chat.formats.format import ModelFormat
     from causerie.engines.base import RecommendedSampling
-    from causerie.engines.weights import CachedWeights
+    from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
     from causerie.settings import Settings
 
@@ -130,8 +130,8 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     import asyncio
 
     from causerie.composition.app import engine_of, fetch_weights, weights_here
-    from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
+    from causerie.engines.weights.progress import Silent
     from causerie.engines.weights.reference import Kind
     from causerie.settings import ModelSettings
 

@@ -13,7 +13,7 @@ from causerie.cli.exits import CommandFailed, ExitCode, confirm, reporting
 from causerie.cli.options import Config, Engine, Set, library, same_weights, settings_in_force
 
 if TYPE_CHECKING:
-    from causerie.engines.weights import CachedWeights
+    from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.library import Library, LibraryModel
 
 
@@ -53,7 +53,7 @@ def pull(
 
     from causerie.cli.announcement import DownloadBar
     from causerie.composition.app import fetch_weights
-    from causerie.engines.weights import DEFAULT_REFERENCE
+    from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
         wanted = str(library().reference(ref or DEFAULT_REFERENCE))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 
+import msgspec
 from msgspec import structs
 
 from causerie.access.keys import KeyDigest
@@ -18,6 +19,7 @@ from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.accounts.entry import StoredEntry
 from causerie.accounts.free_days import FreeOptions
 from causerie.accounts.links import LinkKind, NewLink
+from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.shared_budgets import SharedBudgetStore
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.branding import branding, logos
@@ -42,6 +44,7 @@ from causerie.operations.examinations import Examinations
 from causerie.operations.results import Results
 from causerie.protocol.numbers import money
 from causerie.settings import Settings
+from causerie.settings import price as configured_price
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
 from causerie.settings.public_chat import PublicChatSettings
@@ -107,6 +110,8 @@ class AccountFrontend:
         return self._hosted.key_cache.configuration_changed
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
+        models = prices(settings) | dearest(settings)
+        self.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -171,3 +176,36 @@ def _public_chat(chat: PublicChatSettings) -> PublicChatOptions:
 def _link(_: LinkKind, token: str) -> str:
     """Return the URL path of a one-time link; the part behind the # is sent to no server."""
     return f"/console/link#{token}"
+
+
+def prices(settings: Settings) -> dict[str, TokenPrice]:
+    """Return the price of each model and alias."""
+    models = {one.id: one.price for one in settings.models}
+    models |= {one.id: one.price for one in settings.aliases}
+    return {name: _price(each) for name, each in models.items()}
+
+
+def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
+    """Return the price of each endpoint of the catalog, by model and target."""
+    return {
+        (entry.id, endpoint.name): _price(endpoint.price)
+        for entry in settings.catalog
+        for endpoint in entry.endpoints
+    }
+
+
+def dearest(settings: Settings) -> dict[str, TokenPrice]:
+    """The most that the use of each entry of the catalog can cost."""
+    made: dict[str, TokenPrice] = {}
+    for entry in settings.catalog:
+        every = [_price(endpoint.price) for endpoint in entry.endpoints]
+        made[entry.id] = TokenPrice(
+            prompt=max(one.prompt for one in every),
+            completion=max(one.dearest_output for one in every),
+            request=max(one.request for one in every),
+        )
+    return made
+
+
+def _price(price: configured_price.PriceSettings) -> TokenPrice:
+    return TokenPrice(**msgspec.structs.asdict(price.by_token))

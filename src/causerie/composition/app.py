@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from msgspec import structs
 
-from causerie.accounts.entry import StoredEntry
 from causerie.composition.control import answering
 from causerie.composition.engine_recipe import engine_recipe
 from causerie.composition.entries import checked_with, warn_of_unknown
@@ -33,9 +32,6 @@ from causerie.composition.worker_place import (
     following_supervisor,
 )
 from causerie.edge.ownership import owned
-from causerie.engines import (
-    weights as weights_module,  # whose `fetch` loads an HTTP client: 5 MB, if asked
-)
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
@@ -44,9 +40,11 @@ from causerie.engines.machine_part import MachinePart
 from causerie.engines.openvino.engine import OpenVinoEngine
 from causerie.engines.openvino.options import OpenVinoOptions
 from causerie.engines.registry import engine_factory
-from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
+from causerie.engines.weights.cache import Cache, CachedWeights
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.progress import Progress, Silent
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.removal import remove
 from causerie.settings import LlamaCpp, Loaded, ModelSettings, OpenVino, Settings
@@ -55,6 +53,9 @@ from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
 from causerie.settings.notes import notes
+
+if TYPE_CHECKING:
+    from causerie.accounts.entry import StoredEntry
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 _REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
@@ -175,11 +176,13 @@ async def _fetched(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
     """The weights of a model of ours; of one that others serve, the rest of its folder."""
-    fetch = weights_module.fetch
+    from causerie.engines.weights import fetching, folder_fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
+
+    fetch = fetching.fetch
     if model.engine == "vllm":
-        fetch = partial(weights_module.fetch_folder, weights=not model.vllm.elsewhere)
+        fetch = partial(folder_fetching.fetch_folder, weights=not model.vllm.elsewhere)
     elif model.engine == "openvino":
-        fetch = weights_module.fetch_for_openvino
+        fetch = folder_fetching.fetch_for_openvino
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
     return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)

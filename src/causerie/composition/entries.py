@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from causerie.accounts.entry import EntryKind, StoredEntry
 from causerie.composition.validated import checked
 from causerie.settings import Loaded, Problem, SettingsError
 from causerie.settings.credentials import Credentials
 from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
+
+if TYPE_CHECKING:
+    from causerie.accounts.entry import EntryKind, StoredEntry
 
 log = structlog.get_logger(__name__)
 

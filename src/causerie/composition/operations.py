@@ -32,8 +32,9 @@ from causerie.operations.ports import RouteQuery
 from causerie.operations.result import Result
 from causerie.operations.results import NOTHING
 from causerie.operations.views import AppliedResult, ProbeView, ProviderView
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
 from causerie.protocol.parsing.known import KNOWN, Known
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.target import ProviderTarget
 from causerie.settings import ProviderModelSettings
 from causerie.settings.addresses import default_address

@@ -12,11 +12,11 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
-from causerie.accounts.entry import StoredEntry
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.service_facts import ServiceFacts, running_models
@@ -27,6 +27,9 @@ from causerie.settings.credentials import Credentials
 from causerie.settings.door_rules import open_doors
 from causerie.settings.problems import dotted
 from causerie.settings.workers import worker_rules
+
+if TYPE_CHECKING:
+    from causerie.accounts.entry import StoredEntry
 
 _AGAIN_SECONDS = 0.5
 log = structlog.get_logger(__name__)

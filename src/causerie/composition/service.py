@@ -21,9 +21,6 @@ from causerie.access.account_ports import AccountPorts
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, RateScope, ScopeKind
-from causerie.accounts.entry import StoredEntry
-from causerie.accounts.links import NewLink
-from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
@@ -71,7 +68,6 @@ from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetState, TargetStatus
 from causerie.settings import Problem, ServerSettings, Settings, SettingsError
-from causerie.settings import price as configured_price
 from causerie.settings.addresses import (
     DoorAddress,
     default_address,
@@ -83,6 +79,8 @@ from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.door_rules import is_loopback, is_private
 
 if TYPE_CHECKING:
+    from causerie.accounts.entry import StoredEntry
+    from causerie.accounts.links import NewLink
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
 
@@ -280,8 +278,6 @@ class RunningService:
         if self._front is None:
             return None
         self._front.replace(settings, credentials)
-        models = prices(settings) | dearest(settings)
-        self._front.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
         return AccountPorts(self._front.key_cache, self._front.bookkeeping, self._front.free_days)
 
     def _retire(self, before: Targets) -> None:
@@ -401,39 +397,6 @@ def _limited(
         if rates != Rates():
             made[name] = RateScope(kind, name, rates)
     return made
-
-
-def prices(settings: Settings) -> dict[str, TokenPrice]:
-    """Return the price of each model and alias."""
-    models = {one.id: one.price for one in settings.models}
-    models |= {one.id: one.price for one in settings.aliases}
-    return {name: _price(each) for name, each in models.items()}
-
-
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
-    """Return the price of each endpoint of the catalog, by model and target."""
-    return {
-        (entry.id, endpoint.name): _price(endpoint.price)
-        for entry in settings.catalog
-        for endpoint in entry.endpoints
-    }
-
-
-def dearest(settings: Settings) -> dict[str, TokenPrice]:
-    """The most that the use of each entry of the catalog can cost."""
-    made: dict[str, TokenPrice] = {}
-    for entry in settings.catalog:
-        every = [_price(endpoint.price) for endpoint in entry.endpoints]
-        made[entry.id] = TokenPrice(
-            prompt=max(one.prompt for one in every),
-            completion=max(one.dearest_output for one in every),
-            request=max(one.request for one in every),
-        )
-    return made
-
-
-def _price(price: configured_price.PriceSettings) -> TokenPrice:
-    return TokenPrice(**msgspec.structs.asdict(price.by_token))
 
 
 def listen(server: ServerSettings) -> Listen:

@@ -16,7 +16,7 @@ from causerie.composition.control import ControlFailed, asked
 from causerie.edge.ownership import owned
 from causerie.edge.server import Bound
 from causerie.engines.base import EngineStatus
-from causerie.engines.weights import Silent
+from causerie.engines.weights.progress import Silent
 from causerie.errors import Overloaded
 from causerie.settings import Settings
 from causerie.settings.environment import worker

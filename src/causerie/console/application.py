@@ -13,7 +13,9 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.names import new_token
 from causerie.accounts.sessions import form_token_fits
 from causerie.accounts.shared_budgets import SharedBudgetStore
+from causerie.console.capabilities import folded
 from causerie.console.cookies import token_in
+from causerie.console.entries import lowest_price
 from causerie.console.fields import FormFields
 from causerie.console.logos import Logos
 from causerie.console.navigation import ENTRIES
@@ -87,9 +89,11 @@ class ConsoleApplication:
         pages = routes(service_view, open_to_all=sign_up is not None)
         self._routes = RouteTable(pages, str.isprintable)
         paths = {page.path for page in pages}
+        templates = environment(self._statics, site.brand, logos)
+        templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         self._services = ConsoleServices(
             accounts,
-            environment(self._statics, site.brand, logos),
+            templates,
             site,
             clock,
             PublicChat(open_to.chat, clock, open_to.shared),

@@ -11,8 +11,6 @@ from markupsafe import Markup, escape
 
 from causerie.accounts.money import exact, rounded
 from causerie.console.branding import Branding
-from causerie.console.capabilities import folded
-from causerie.console.entries import lowest_price
 from causerie.console.logos import Logos, initials
 from causerie.console.statics import Statics
 
@@ -72,9 +70,8 @@ def environment(
         "dayhour": dayhour,
         "stamp": stamp,
     }
-    made.globals |= {"lowest_price": lowest_price}
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
-    made.globals |= {"seconds": seconds, "folded": folded}
+    made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.address, "initials": initials}
     return made
 

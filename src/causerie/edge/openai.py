@@ -27,7 +27,8 @@ from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json
 from causerie.protocol.chunk_encoder import CompletionIdentity
 from causerie.protocol.model_entries import ModelList
-from causerie.protocol.parsing import ParsingRules, parse, parse_at_once
+from causerie.protocol.parsing.body import parse, parse_at_once
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.runtime.offload import offload, work_of
 

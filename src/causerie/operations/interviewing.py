@@ -20,7 +20,8 @@ from causerie.probe.questions.listing import entries, entry_of
 from causerie.probe.reading import plain
 from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 from causerie.errors import ServiceError
 from causerie.protocol.events import ReasoningDelta, TextDelta
 from causerie.protocol.numbers import money
-from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.parsing.body import parse
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 

@@ -9,17 +9,24 @@ the garbage collector skips them (``gc=False``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from causerie.protocol.candidate import UNBOUNDED, TokenBounds
-from causerie.protocol.parameters import SamplingParams
+from causerie.protocol.parameters import Count, ModelId, SamplingParams, Temperature, TopP
 from causerie.protocol.preferences import INDIFFERENT, Preferences
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 
 
 class TextPart(Struct, frozen=True, tag="text"):
@@ -226,3 +233,31 @@ class ChatRequest(Struct, frozen=True, gc=False):
             min_tokens=min(least, most),
             sent=self.document,
         )
+
+
+class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A message of text; what else one may have is not there, or ``null``."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    reasoning_content: None = None
+    tool_calls: tuple[()] = ()
+    tool_call_id: None = None
+    name: None = None
+
+
+class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    include_usage: bool | None = None
+
+
+class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The fields, which may be encoded again; their types are those of the declarations."""
+
+    model: ModelId
+    messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: FastStreamOptions | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None

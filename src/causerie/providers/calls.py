@@ -25,7 +25,7 @@ from causerie.errors import UnusableOutput
 from causerie.protocol.body_types import MAX_NAME
 from causerie.protocol.brackets import Brackets
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
-from causerie.protocol.parsing.past import is_object
+from causerie.protocol.parsing.fields import is_object
 from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.providers.wire import ProviderCall

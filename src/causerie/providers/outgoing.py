@@ -18,11 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.protocol import parameters
-from causerie.protocol.parsing.fast_path import FastFields, FastStreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest, Unlisted
+from causerie.protocol.request import ChatRequest, FastFields, FastStreamOptions, Unlisted
 from causerie.providers import shapes, thinking, tools
 from causerie.providers.dialect import Dialect
 from causerie.providers.draft import RequestDraft

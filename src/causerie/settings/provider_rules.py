@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from causerie.protocol.image_hosts import is_host
 from causerie.protocol.nearest import ALIKE, nearest
+from causerie.protocol.parameters import REFUSED
 from causerie.protocol.parsing.known import lists, privilege_in
 from causerie.protocol.parsing.privileged import PRIVILEGES
-from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
+from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.known import KNOWN_PROVIDERS

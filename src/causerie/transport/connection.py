@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import httptools
 
@@ -15,12 +15,19 @@ from causerie.runtime.traffic import traffic, without_delay
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
-if TYPE_CHECKING:
-    from causerie.transport.client import HttpClient
-
 _MAX_HEAD_BYTES = 128 * 1024
 _TURNS = 2  # one for what traffic holds, one for what the loop gathers
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
+
+
+class ConnectionPool(Protocol):
+    """Whoever opened a connection, as the connection sees it."""
+
+    def idle(self, connection: ClientConnection) -> None:
+        """The connection can take another request."""
+
+    def gone(self, connection: ClientConnection) -> None:
+        """The connection is closed."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -29,7 +36,7 @@ class ClientConnection(asyncio.Protocol):
     ``idle_since`` is when it was last left idle, as its home says; 0 before its first response.
     """
 
-    def __init__(self, home: HttpClient, place: str) -> None:
+    def __init__(self, home: ConnectionPool, place: str) -> None:
         self._home = home
         self._place = place
         self.loop = asyncio.get_running_loop()

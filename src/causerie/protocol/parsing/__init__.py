@@ -3,10 +3,3 @@
 Every parameter is honoured, is a hint that is dropped, or is refused; none is ignored in silence.
 The model that will answer is not known here, so nothing is checked that depends on one.
 """
-
-from __future__ import annotations
-
-from causerie.protocol.parsing.body import parse, parse_at_once
-from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, ParsingRules
-
-__all__ = ["HINTS", "HONOURED", "REFUSED", "ParsingRules", "parse", "parse_at_once"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL
-from causerie.protocol.parameters import MAX_DOCUMENTS, MAX_ID
+from causerie.protocol.parameters import MAX_DOCUMENTS, MAX_ID, REFUSED
 from causerie.protocol.parsing.declared import read
 from causerie.protocol.parsing.document import (
     check_work,
@@ -32,7 +32,7 @@ from causerie.protocol.parsing.preferences import (
     unknown_preferences,
     wants_usage,
 )
-from causerie.protocol.parsing.rules import HONOURED, REFUSED, ParsingRules
+from causerie.protocol.parsing.rules import HONOURED, ParsingRules
 from causerie.protocol.parsing.sampling import (
     read_length,
     read_sampling,

@@ -7,43 +7,11 @@ reports the error.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
 import msgspec
-from msgspec import Meta, Struct
 
-from causerie.protocol.parameters import Count, ModelId, SamplingParams, Temperature, TopP
+from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.parsing.rules import ParsingRules
-from causerie.protocol.request import ChatRequest, Message, Unread
-
-
-class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A message of text; what else one may have is not there, or ``null``."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-    reasoning_content: None = None
-    tool_calls: tuple[()] = ()
-    tool_call_id: None = None
-    name: None = None
-
-
-class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    include_usage: bool | None = None
-
-
-class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The fields, which may be encoded again; their types are those of the declarations."""
-
-    model: ModelId
-    messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
-    stream: bool | None = None
-    stream_options: FastStreamOptions | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-
+from causerie.protocol.request import ChatRequest, FastFields
 
 _decode = msgspec.json.Decoder(FastFields).decode
 _AS_USUAL = SamplingParams()

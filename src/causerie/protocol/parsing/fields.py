@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
@@ -183,3 +184,23 @@ def number(value: object, param: str, least: float, most: float, *, above: bool 
     start = f"greater than {least:g}" if above else f"from {least:g}"
     joint = " and at most" if above else " to"
     raise wrong_value(param, f"must be {start}{joint} {most:g}, not {shown(value)}.")
+
+
+class _Object(Struct):
+    """Any object: members that a structure does not have are read over, and nothing is made."""
+
+
+_read_over = msgspec.json.Decoder(_Object).decode
+
+
+def is_object(arguments: object) -> bool:
+    """Return true for the JSON text of an object, as arguments must be."""
+    if arguments == "{}":
+        return True
+    if not isinstance(arguments, str):
+        return False
+    try:
+        _read_over(arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True

@@ -7,7 +7,7 @@ have no number. An unlisted field is reported by name, unless it is ``null``, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import UnionType
@@ -18,11 +18,11 @@ from msgspec import Struct
 from causerie.errors import InvalidRequest
 from causerie.protocol import parameters
 from causerie.protocol.declaration import declared
+from causerie.protocol.parameters import REFUSED
 from causerie.protocol.parsing.fields import unsupported
-from causerie.protocol.parsing.past import without_past
 from causerie.protocol.parsing.privileged import Privilege, privilege_of
-from causerie.protocol.parsing.rules import HINTS, REFUSED
-from causerie.protocol.request import Unlisted
+from causerie.protocol.parsing.rules import HINTS
+from causerie.protocol.request import ROLES, Role, Unlisted
 
 _MESSAGES = "messages"
 _MOST_NAMES = 32
@@ -241,3 +241,30 @@ def _places(value: Any, known: Known, path: str) -> Iterator[str]:
                 yield from _places(each, _below(known, name), place)
             elif each is not None:
                 yield place
+
+
+def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the body of a request with empty messages in place of its past."""
+    values = body.get("messages")
+    if not isinstance(values, list):
+        return body
+    past = past_roles(values)
+    new = [{} if index in past else value for index, value in enumerate(values)]
+    return {**body, "messages": new}
+
+
+def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
+    """Return the roles of the messages that are past, by their indexes."""
+    roles = {index: role for index, value in enumerate(values) if (role := role_of(value))}
+    last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
+    return {
+        index: role
+        for index, role in roles.items()
+        if index < last or role in ("assistant", "tool")
+    }
+
+
+def role_of(value: Any) -> Role | None:
+    """Return the role of a message that may be anything; ``None`` if it has none."""
+    role = value.get("role") if isinstance(value, dict) else None
+    return ROLES.get(role) if isinstance(role, str) else None

@@ -18,15 +18,8 @@ from causerie.protocol.parsing.fields import (
 )
 from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.reasoning import text_of
-from causerie.protocol.request import ImagePart, Message, Part, Role, TextPart, ToolCall
+from causerie.protocol.request import ROLES, ImagePart, Message, Part, Role, TextPart, ToolCall
 
-ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
 _LONGEST_ADDRESS = 8192
 MAX_PARTS = 4096
 _WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)

@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.body_types import MAX_NAME, MAX_PAST_CALLS
-from causerie.protocol.parsing.fields import ObjectReader
-from causerie.protocol.parsing.messages import MAX_PARTS, PARTS, ROLES, read_part
+from causerie.protocol.parsing.fields import ObjectReader, is_object
+from causerie.protocol.parsing.known import past_roles, role_of
+from causerie.protocol.parsing.messages import MAX_PARTS, PARTS, read_part
 from causerie.protocol.request import Message, Role
 
 NO_RESULT = "No result was returned."
@@ -31,26 +32,6 @@ _TEXTS = ("text", "input_text", "output_text")
 _REASONING = ("reasoning_content", "reasoning")
 
 Entry = dict[str, Any]
-
-
-class _Object(Struct):
-    """Any object: members that a structure does not have are read over, and nothing is made."""
-
-
-_read_over = msgspec.json.Decoder(_Object).decode
-
-
-def is_object(arguments: object) -> bool:
-    """Return true for the JSON text of an object, as arguments must be."""
-    if arguments == "{}":
-        return True
-    if not isinstance(arguments, str):
-        return False
-    try:
-        _read_over(arguments)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
 
 
 class Mended(Struct, frozen=True):
@@ -97,39 +78,13 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
     """
     changes = _Changes()
     mended: list[tuple[int, Any]] = []
-    past = _past(values)
+    past = past_roles(values)
     for index, value in enumerate(values):
         role = past.get(index)
         if role is not None:
             value = _MessageMender(index, role, changes).mended(_whole(value, index, mark, changes))
         mended.append((index, value))
     return Mended(_paired(mended, changes), changes.reported())
-
-
-def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body of a request with empty messages in place of its past."""
-    values = body.get("messages")
-    if not isinstance(values, list):
-        return body
-    past = _past(values)
-    new = [{} if index in past else value for index, value in enumerate(values)]
-    return {**body, "messages": new}
-
-
-def _past(values: Sequence[Any]) -> Mapping[int, Role]:
-    """Return the roles of the messages that are past, by their indexes."""
-    roles = {index: role for index, value in enumerate(values) if (role := _role(value))}
-    last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
-    return {
-        index: role
-        for index, role in roles.items()
-        if index < last or role in ("assistant", "tool")
-    }
-
-
-def _role(value: Any) -> Role | None:
-    role = value.get("role") if isinstance(value, dict) else None
-    return ROLES.get(role) if isinstance(role, str) else None
 
 
 class _Changes:
@@ -380,7 +335,7 @@ def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tupl
     calls = {
         index: [_call_of(call, ids) for call in message["tool_calls"]]
         for index, message in messages
-        if _role(message) == "assistant" and message.get("tool_calls")
+        if role_of(message) == "assistant" and message.get("tool_calls")
     }
     orphans = _match_results(messages, calls)
     names = {call.given: call.name for made in calls.values() for call in made}
@@ -390,7 +345,7 @@ def _paired(messages: Sequence[tuple[int, Any]], changes: _Changes) -> list[tupl
             placed += _with_results(index, message, calls[index], changes)
         elif index in orphans:
             placed += _with_call(index, message, ids, names, changes)
-        elif _role(message) != "tool":
+        elif role_of(message) != "tool":
             placed.append((index, message))
     return placed
 
@@ -404,7 +359,7 @@ def _match_results(
     for index, message in messages:
         if index in calls:
             unanswered.add(calls[index])
-        elif _role(message) == "tool":
+        elif role_of(message) == "tool":
             call = unanswered.take(message.get("tool_call_id"))
             if call is None:
                 early.append((index, message))

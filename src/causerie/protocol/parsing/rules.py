@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 
 from causerie.protocol import bounded_json, parameters
@@ -31,6 +29,3 @@ HINTS = frozenset(parameters.HINTS)
 
 HONOURED = frozenset(parameters.PARAMETERS)
 """Read, checked, and kept."""
-
-REFUSED: Mapping[str, str] = parameters.REFUSED
-"""Known elsewhere, relied on where they are given, and not offered: what to do instead."""
