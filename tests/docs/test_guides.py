@@ -18,6 +18,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs/start").glob("*.md")),
     *sorted((ROOT / "docs/guides").glob("*.md")),
+    ROOT / "docs/reference/engines.md",
     *sorted((ROOT / "docs/internals").glob("add-*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
