@@ -18,6 +18,8 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs/start").glob("*.md")),
     *sorted((ROOT / "docs/guides").glob("*.md")),
+    ROOT / "docs/reference/engines.md",
+    ROOT / "docs/internals/change-one-thing.md",
     *sorted((ROOT / "docs/internals").glob("add-*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]

@@ -4,8 +4,8 @@ A parameter is a field of the struct of its group: its type and range, a descrip
 :class:`~causerie.protocol.declaration.Facts` that the type does not tell. Readers and their
 messages, the fast path, the list of known fields, the OpenAPI document, dialects, the requests to
 engines, the parameters that models support, the probe, the defaults of models, the playground and
-the reference page are derived from here. Decision 0050 says how; `add-a-request-parameter.md`
-shows it by an example.
+the reference page are derived from here. `docs/internals/design/events-and-shapes.md` says
+how; `docs/internals/change-one-thing.md` shows it by an example.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It takes the place of the package that this service brings, behind the same HTTP. What that
 package's process does in Python beyond HTTP is done here, or is absent: see
-`docs/guides/engines.md`.
+`docs/reference/engines.md`.
 """
 
 from __future__ import annotations
