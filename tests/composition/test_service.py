@@ -14,7 +14,7 @@ from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.cli.keys import digest_line, new_key
-from causerie.composition.service import door_table, limits, listen
+from causerie.composition.doors import door_table, limits, listen
 from causerie.composition.service_view import LiveServiceView
 from causerie.errors import NotFound, Unauthenticated
 from causerie.protocol.bounded_json import Bounds

@@ -64,7 +64,7 @@ async def list_models(settings: Settings) -> list[ModelLine]:
     """Return the configured models, then the other weights in the cache."""
     import asyncio
 
-    from causerie.composition.app import cached_weights, weights_here
+    from causerie.composition.engine_makers import cached_weights, weights_here
 
     rows = []
     for model in settings.models:
@@ -129,7 +129,7 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
     """Return the facts of a model. Raises :class:`CommandFailed`."""
     import asyncio
 
-    from causerie.composition.app import engine_of, fetch_weights, weights_here
+    from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
     from causerie.engines.weights.gguf import read_header
     from causerie.engines.weights.progress import Silent
     from causerie.engines.weights.reference import Kind

@@ -123,10 +123,10 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "serve": CommandEntry("serve", "serve", "Serve a model: fetch it if needed, load it, answer."),
     "run": CommandEntry("chat", "run", "Chat with a model on this machine, or ask one question."),
     "pull": CommandEntry(
-        "weights", "pull", "Fetch weights into the cache, and print where they are."
+        "models", "pull", "Fetch weights into the cache, and print where they are."
     ),
     "list": CommandEntry(
-        "weights", "show_list", "List the weights in the cache: name, size, quantization, last use."
+        "models", "show_list", "List the weights in the cache: name, size, quantization, last use."
     ),
     "show": CommandEntry(
         "models", "show", "Show facts of a model, and how it would run on this machine."
@@ -137,23 +137,23 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "stop": CommandEntry(
         "services", "stop", "Stop a running service, as Ctrl-C does: running answers may finish."
     ),
-    "rm": CommandEntry("weights", "remove", "Delete weights from the cache, after a question."),
+    "rm": CommandEntry("models", "remove", "Delete weights from the cache, after a question."),
     "models": CommandEntry(
         "models", "models", "List the configured models, and the weights in the cache."
     ),
     "init": CommandEntry("init", "init", "Write a first configuration, with comments."),
     "check": CommandEntry(
-        "check",
+        "configuration",
         "check",
         "Check the configuration and show what is set, and where each value comes from.",
     ),
     "export": CommandEntry(
-        "entries",
+        "configuration",
         "export_config",
         "Write the entries of the configuration that the database holds, as a file.",
     ),
     "import": CommandEntry(
-        "entries",
+        "configuration",
         "import_config",
         "Take entries of a file over into the database, or LiteLLM's configuration into a file.",
     ),

@@ -182,7 +182,7 @@ def chosen_models(
     """
     import msgspec
 
-    from causerie.composition.app import engine_of
+    from causerie.composition.engine_makers import engine_of
     from causerie.settings import ModelSettings
 
     if ref is None:

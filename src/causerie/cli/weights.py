@@ -52,7 +52,7 @@ def pull(
     from rich.console import Console
 
     from causerie.cli.announcement import DownloadBar
-    from causerie.composition.app import fetch_weights
+    from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
@@ -135,7 +135,7 @@ def _print(
 
 
 def _cached(known: Library, config: Config, pairs: Set) -> list[CachedModel]:
-    from causerie.composition.app import cached_weights
+    from causerie.composition.engine_makers import cached_weights
 
     found = cached_weights(settings_in_force(config, pairs).settings)
     return [
@@ -208,7 +208,7 @@ def remove(
     import asyncio
 
     from causerie.cli.terminal import size_text
-    from causerie.composition.app import cached_weights, remove_weights
+    from causerie.composition.engine_makers import cached_weights, remove_weights
 
     with reporting():
         settings = settings_in_force(config, pairs).settings

@@ -45,10 +45,10 @@ from causerie.operations.results import Results
 from causerie.protocol.numbers import money
 from causerie.settings import Settings
 from causerie.settings import price as configured_price
+from causerie.settings.branding import UNLIMITED, ConsoleSettings
 from causerie.settings.credentials import Credentials
 from causerie.settings.mail import Mail
 from causerie.settings.public_chat import PublicChatSettings
-from causerie.settings.store import UNLIMITED, ConsoleSettings
 
 
 @asynccontextmanager

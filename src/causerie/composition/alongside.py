@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 
-from causerie.composition.app import StartAnnouncer, run_service
+from causerie.composition.app import run_service
+from causerie.composition.startup import StartAnnouncer
 from causerie.settings import Loaded
 
 Address = Future[tuple[str, int]]

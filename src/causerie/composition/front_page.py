@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from causerie.edge.application import Edge
 from causerie.edge.doors import nothing_at
 from causerie.edge.exchange import Exchange
-from causerie.settings import BrandingSettings, Settings
+from causerie.settings import Settings
+from causerie.settings.branding import BrandingSettings
 from causerie.settings.front_page import chat_base_urls, has_chat_page
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class FrontPage:
             return self._page
 
 
-def _make(branding: BrandingSettings) -> ChatPage:
-    from causerie.composition.branding import branding as presented  # noqa: PLC0415 - as below
+def _make(settings: BrandingSettings) -> ChatPage:
+    from causerie.composition.branding import branding  # noqa: PLC0415 - as below
     from causerie.console.chat_page import ChatPage  # noqa: PLC0415 - memory, for visitors only
 
-    return ChatPage(_STATIC, presented(branding))
+    return ChatPage(_STATIC, branding(settings))
 
 
 def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:

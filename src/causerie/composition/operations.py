@@ -19,8 +19,9 @@ from causerie.accounts.people import Actor
 from causerie.composition.alert_desk import LiveAlerts
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
+from causerie.composition.doors import decoding_bounds
 from causerie.composition.provider_views import ProviderViews, changes, probe_view
-from causerie.composition.service import RunningService, decoding_bounds
+from causerie.composition.service import RunningService
 from causerie.edge.doors import MountedDoor
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.operations.configuring import EntryView, EntryWish

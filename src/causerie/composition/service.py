@@ -8,19 +8,13 @@ that they started with.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from causerie import settings as configured
 from causerie.access.account_ports import AccountPorts
-from causerie.access.free import FreeScopes
-from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.access.quota import Rates, RateScope, ScopeKind
+from causerie.access.keys import StaticKeys
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import ChatOptions
@@ -30,6 +24,12 @@ from causerie.composition.alerting import Alerting
 from causerie.composition.catalog import offered
 from causerie.composition.distribution import Distribution, sharing
 from causerie.composition.docs_page import DocsMount
+from causerie.composition.doors import (
+    door_table,
+    limits,
+    own_paths,
+    scopes,
+)
 from causerie.composition.front_page import FrontPage
 from causerie.composition.providers import (
     ConnectedProvider,
@@ -46,37 +46,25 @@ from causerie.composition.targets import (
     provider_models,
 )
 from causerie.composition.tracing import UNTRACED, Traces, tracing
-from causerie.composition.worker_place import WorkerPlace, metrics_of_all
-from causerie.edge import doors
-from causerie.edge.application import Edge, OwnPaths
-from causerie.edge.body import BodyLimits
+from causerie.composition.worker_place import WorkerPlace
+from causerie.edge.application import Edge
 from causerie.edge.doors import DoorTable
-from causerie.edge.openai import RequestLimits
-from causerie.edge.origins import Origins
 from causerie.edge.ownership import owned
-from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
 from causerie.logging.buffer import LogBuffer
 from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
-from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.bounded_json import Bounds
-from causerie.protocol.variants import free_name
+from causerie.pipeline import Pipeline
 from causerie.routing.health import Check, HealthChecker
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetState, TargetStatus
-from causerie.settings import Problem, ServerSettings, Settings, SettingsError
+from causerie.settings import Problem, Settings, SettingsError
 from causerie.settings.addresses import (
-    DoorAddress,
-    default_address,
-    door_addresses,
     has_accounts,
-    host_names,
 )
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
-from causerie.settings.door_rules import is_loopback, is_private
 
 if TYPE_CHECKING:
     from causerie.accounts.entry import StoredEntry
@@ -84,7 +72,6 @@ if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
     from causerie.composition.reloading import Reloading
 
-_BYTES_A_VALUE = 14  # of a request outside its texts, on average
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 
@@ -330,103 +317,3 @@ class RunningService:
 
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.admission_queue.waiting) for id, own in self._targets.own.items()]
-
-
-def door_table(settings: Settings) -> DoorTable:
-    """The doors as the edge knows them."""
-    return DoorTable(
-        [_door(way, settings.server) for way in door_addresses(settings)],
-        default=default_address(settings).door.name,
-        domains=[settings.server.public_host],
-        names=host_names(settings),
-        private=is_private(settings.server.host),
-    )
-
-
-def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: bool) -> OwnPaths:
-    """Return the paths that the service answers alongside its doors."""
-    keys = settings.metrics.keys
-    return OwnPaths(
-        docs=settings.server.docs,
-        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
-        metrics_apart=metrics_apart,
-        metrics_of_all=None if place is None else partial(metrics_of_all, place),
-    )
-
-
-def limits(server: ServerSettings) -> RequestLimits:
-    return RequestLimits(
-        body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
-        max_messages=server.max_messages,
-        work=decoding_bounds(server),
-        ping_seconds=server.ping_seconds,
-        first_byte_seconds=server.first_byte_seconds,
-    )
-
-
-def decoding_bounds(server: ServerSettings) -> Bounds:
-    """The work that decoding a request may take."""
-    return Bounds(
-        nesting=server.max_nesting,
-        values=server.max_values,
-        escapes=server.max_escapes,
-        bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
-    )
-
-
-def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
-    """Return the limits of doors and models; free requests avoid the targets that are ``busy``."""
-    models = {one.id: one.limits for one in settings.models}
-    models |= {one.id: one.limits for one in settings.aliases}
-    models |= {one.id: one.limits for one in settings.catalog}
-    doors = {way.door.name: way.door.limits for way in door_addresses(settings)}
-    doors |= {free_name(name): each for name, each in doors.items()}
-    rates = Rates(
-        requests_per_minute=settings.free.requests_per_minute, concurrent=settings.free.concurrent
-    )
-    free = FreeScopes(rates, busy)
-    return Scopes(_limited("model", models), _limited("door", doors), free)
-
-
-def _limited(
-    kind: ScopeKind, limits: Mapping[str, configured.LimitSettings]
-) -> Mapping[str, RateScope]:
-    made: dict[str, RateScope] = {}
-    for name, each in limits.items():
-        rates = Rates(**msgspec.structs.asdict(each))
-        if rates != Rates():
-            made[name] = RateScope(kind, name, rates)
-    return made
-
-
-def listen(server: ServerSettings) -> Listen:
-    """Return the address to listen on, and the time to drain."""
-    return Listen(
-        server.host,
-        server.port,
-        drain_seconds=server.drain_seconds,
-        shutdown_delay_seconds=server.shutdown_delay_seconds,
-        busy_poll_seconds=server.busy_poll_seconds,
-    )
-
-
-def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
-    keys = way.door.keys
-    origins = server.origins if way.door.origins is None else way.door.origins
-    local = origins is None and not isinstance(keys, tuple) and keys != "accounts"
-    usual_scope = "project" if keys == "accounts" else "service"
-    return doors.MountedDoor(
-        name=way.door.name,
-        prefix=way.prefix,
-        kind=way.door.kind,
-        hosts=frozenset(way.hosts),
-        keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
-        models=frozenset(way.models),
-        accounts=keys == "accounts",
-        reasoning_object=way.door.reasoning or way.door.kind == "router",
-        reject_unknown=way.door.unknown_params == "reject",
-        reject_long_output=way.door.long_output == "reject",
-        open_catalog=way.door.kind == "router",
-        origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
-        separate_caches=(way.door.cache_scope or usual_scope) == "project",
-    )

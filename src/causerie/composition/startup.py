@@ -22,6 +22,7 @@ from causerie.edge.application import Edge
 from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
+from causerie.engines.weights.progress import Progress
 from causerie.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -202,3 +203,18 @@ class _Start:
         while True:
             self._watcher.loading(self._engines.status())
             await asyncio.sleep(_REFRESH_SECONDS)
+
+
+class StartAnnouncer(StartWatcher, Protocol):
+    """Observer of the start; ``download`` reports progress of files that are fetched for it.
+
+    ``settings`` are those in force, also after a reload that came before all was ready.
+    """
+
+    settings: Settings
+
+    def first_link(self, token: str) -> None:
+        """There is nobody yet; this token makes the account of the owner, once."""
+
+    @property
+    def download(self) -> Progress: ...

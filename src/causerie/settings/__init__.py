@@ -8,7 +8,7 @@ their meaning.
 from __future__ import annotations
 
 from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.branding import BrandingSettings
+from causerie.settings.branding import BrandingSettings, ConsoleSettings
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import LimitSettings
@@ -23,7 +23,7 @@ from causerie.settings.provider import (
     TlsSettings,
 )
 from causerie.settings.shared import SharedSettings
-from causerie.settings.store import ConsoleSettings, StoreSettings
+from causerie.settings.store import StoreSettings
 from causerie.settings.tracing import Tracing
 from causerie.settings.tree import (
     DEFAULT_MODEL,

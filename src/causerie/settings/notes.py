@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from causerie.protocol.variants import is_free
 from causerie.settings.addresses import DoorAddress, door_addresses
+from causerie.settings.branding import UNLIMITED
 from causerie.settings.price import PriceSettings
-from causerie.settings.store import UNLIMITED
 from causerie.settings.tree import Settings
 
 _NAMED = 5

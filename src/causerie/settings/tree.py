@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings.alerts import Alerts
 from causerie.settings.alias import AliasSettings, AliasTarget
-from causerie.settings.branding import BrandingSettings
+from causerie.settings.branding import BrandingSettings, ConsoleSettings
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.identity import IdentityProvider
@@ -25,7 +25,7 @@ from causerie.settings.price import PriceSettings
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.public_chat import PublicChatSettings
 from causerie.settings.shared import SharedSettings
-from causerie.settings.store import ConsoleSettings, StoreSettings
+from causerie.settings.store import StoreSettings
 from causerie.settings.tracing import Tracing
 from causerie.settings.values import (
     Count,
